@@ -99,7 +99,7 @@ __dir__ = __all__.copy
 
 if not TYPE_CHECKING:
 
-    def __getattr__(name: str) -> object:
+    def __getattr__(name: str) -> object:  # Python calls it for a name that is not loaded yet
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already

@@ -11,7 +11,9 @@ from hostrouting.release import OLDEST_PYTHON
 
 
 def run() -> int:
-    """Run the command line of this process, which ends afterwards; return the exit code."""
+    """Run the command line of this process and return the exit code. The process has to end then:
+    see `hostrouting.cli.run`.
+    """
     if sys.version_info < OLDEST_PYTHON:
         sys.stderr.write(_too_old() + "\n")
         return 2

@@ -67,15 +67,16 @@ class HostRoutingError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a program that fails with this error, and of the report of such a run.
-        Without a permission or an answer, nothing can be decided.
+        """The exit code of a run that fails with this error: CANNOT_DECIDE if a permission is
+        missing, or a request got no answer, because nobody knows then how the host is; else the
+        code of the class.
         """
         if is_denied(self) or self.has_no_answer:
             return CANNOT_DECIDE
         return self._code
 
-    def _is_a(self, name: Name, target: str = "") -> None:
-        """Make a finding of this name from the message: the only finding of this error."""
+    def _make_finding(self, name: Name, target: str = "") -> None:
+        """Replace the findings by one with this name, whose sentence is the message."""
         self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
 
     def to_mapping(self) -> dict[str, object]:
@@ -88,6 +89,7 @@ class HostRoutingError(Exception):
         for name, fact in vars(self).items():
             if name == "__notes__":  # here Python keeps the notes
                 mapping["notes"] = fact
+            # These are in the mapping already, or come last, or are no JSON.
             elif not name.startswith("_") and name not in {
                 "kind",
                 "can_retry",
@@ -111,7 +113,8 @@ class Fault(NamedTuple):
     """What to do about it; empty if this is not known."""
 
     def __str__(self) -> str:
-        is_predicate = not self.value and self.rule.startswith(("is ", "has "))  # of the path
+        # "dev is not there", and not "dev: is not there": the path is the subject of the rule.
+        is_predicate = not self.value and self.rule.startswith(("is ", "has "))
         path = self.path
         if path and not is_predicate:
             path += ":"
@@ -156,7 +159,7 @@ class ConfigError(HostRoutingError, ValueError):
         [fault] = self.faults
         if fault.path and not self.source:
             return [str(fault)]
-        colon = ":" if fault.path or fault.value else ""
+        colon = ":" if fault.path or fault.value else ""  # else the fault says what the file "is"
         return [f"{where}{colon} {fault}"]
 
     def to_mapping(self) -> dict[str, object]:
@@ -182,10 +185,10 @@ class ApplyError(HostRoutingError):
     def __init__(self, *reasons: str, after: str, can_retry: bool) -> None:
         self.reasons = reasons
         self.after = after
-        sentences = "; ".join((*first_of(reasons), after))
+        sentences = "; ".join((*first_of(reasons), after))  # why, and how the routes are now
         super().__init__(f"the routes could not be applied: {sentences}")
         self.can_retry = can_retry
-        self._is_a("requirement")
+        self._make_finding("requirement")  # the only finding of this error
 
 
 class RouteOverlapError(HostRoutingError):
@@ -201,8 +204,8 @@ class RouteOverlapError(HostRoutingError):
         message: str,
         *,
         findings: Iterable[Finding] = (),
-        report: Any = None,
-        check: Any = None,
+        report: Any = None,  # a CheckReport
+        check: Any = None,  # the JSON value `hostrouting/check/1` of the report
     ) -> None:
         super().__init__(message, findings=findings)
         self.report = report
@@ -210,7 +213,9 @@ class RouteOverlapError(HostRoutingError):
 
     @property
     def exit_code(self) -> int:
-        """See HostRoutingError."""
+        """CANNOT_DECIDE if only a default route is missing, which may still come (`can_retry`), or
+        if the verdict is undecided; else PROBLEM.
+        """
         if self.can_retry or getattr(self.report, "verdict", "") == "undecided":
             return CANNOT_DECIDE
         return PROBLEM
@@ -228,8 +233,8 @@ class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     ) -> None:
         super().__init__(message, kind=kind, findings=findings)
         self.can_retry = True
-        if kind:
-            self._is_a("lock")
+        if kind:  # busy; other errors bring their findings
+            self._make_finding("lock")
 
 
 class HostError(HostRoutingError):
@@ -257,7 +262,8 @@ class HostError(HostRoutingError):
         self.output = output
         self.lines = tuple(lines)
         super().__init__(f"{message} ({what}: {output})" if output else message, kind=kind)
-        self._is_a(what if what in {"file", "azure-vnet"} else "requirement", self.target)
+        # Only two parts of a host are also names of findings.
+        self._make_finding(what if what in {"file", "azure-vnet"} else "requirement", self.target)
 
     @property
     def is_absent(self) -> bool:
@@ -278,7 +284,7 @@ class BackendError(HostRoutingError):
         self,
         message: str,
         *,
-        kind: str = "failed",
+        kind: str = "failed",  # more precise than the class; see `_RETRIED`
         errno: int | None = None,
         kernel: str = "",
         route: str = "",
@@ -287,7 +293,7 @@ class BackendError(HostRoutingError):
         self.kernel = kernel
         self.route = route
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message, kind=kind)
-        self._is_a("requirement")
+        self._make_finding("requirement")  # the only finding of this error
 
 
 def is_denied(error: BaseException | None) -> bool:

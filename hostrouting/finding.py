@@ -51,7 +51,7 @@ class Remedy(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The first way."""
+        """The first way: words, or a command after words that say when or what for."""
         if not self.command:
             return self.words
         before = [self.words] if self.words else []
@@ -81,10 +81,10 @@ class Finding(NamedTuple):
 
     @property
     def level(self) -> int:
-        """The log level for this finding. An error is usually raised; the code that catches it logs
-        it.
+        """The log level of a finding that is only reported: INFO for a note, else WARNING. ERROR is
+        for what makes a run fail.
         """
-        # INFO and WARNING of logging, which takes long to load.
+        # The numbers of INFO and WARNING: the module logging takes long to load.
         return 20 if self.severity == "note" else 30
 
     @property

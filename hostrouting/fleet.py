@@ -46,8 +46,8 @@ class NodeProblem(NamedTuple):
 def check_snapshots(
     folder: str | os.PathLike[str], config: HostRoutingConfig, executor: Executor
 ) -> Iterator[tuple[str, NodeProblem]]:
-    """Check the *.json files in this folder against this configuration, the whole one of the nodes:
-    the name of each node with its problem, in the order of the names.
+    """Check the *.json files in this folder against `config`, the whole configuration of the nodes.
+    Yield the name of each node with its problem, in the order of the names.
 
     Any `concurrent.futures.Executor` will do, also that of a cluster. Raises ConfigError at once if
     the folder has no snapshot, or there is nothing to check.
@@ -67,23 +67,26 @@ def check_snapshots(
 
 
 def _judge_file(path: str, *, config: HostRoutingConfig) -> NodeProblem:
+    # The sentence is about the node as it is. The repair is for the node after `config` is applied,
+    # so the routes of `config` are not proposed again.
     try:
         snapshot = Snapshot.load(path)
     except ConfigError as error:
         # Without the path, so that all nodes with the same fault are one group.
         return NodeProblem(NO_VERDICT, str(ConfigError(error.faults, "the snapshot")))
-    report = after = check_snapshot(snapshot, config)
+    report = report_after = check_snapshot(snapshot, config)
     plan = plan_static_routes(config, snapshot)
     if plan.changes:
-        after = check_snapshot(plan.apply_to(snapshot), config)
+        report_after = check_snapshot(plan.apply_to(snapshot), config)
     sentences = [
         f"leaves through {spoken(escape.devs)}" if escape.devs else f"is lost ({escape.kind})"
         for escape in report.escapes
     ]
     sentences += report.missing_defaults
     sentences += [doubt.name.upper() for doubt in report.doubts]
+    # Without their numbers, so that nodes with escapes through ib0 and ib1 are one group.
     sentence = "; ".join(dict.fromkeys(_NUMBER.sub("N", each) for each in sentences))
-    return NodeProblem(report.verdict, sentence, after.routes)
+    return NodeProblem(report.verdict, sentence, report_after.routes)
 
 
 def group_nodes(results: Iterable[tuple[str, NodeProblem]]) -> dict[NodeProblem, list[str]]:

@@ -28,13 +28,14 @@ def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
 
 
 def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator[str]:
-    """A line for each finding, with the ways of its remedy below it, except the command `without`,
-    which stands elsewhere on the page. If the next finding has the same remedy, it stands only
-    below that one.
+    """A line for each finding, with the ways of its remedy below it. Findings in a row with the
+    same remedy have it once, below the last of them. The command `without` is left out, because it
+    stands elsewhere on the page.
     """
     shown = findings[:SHOWN]
-    following = [*(finding.remedy for finding in shown[1:]), None]
-    for finding, next_remedy in zip(shown, following, strict=False):
+    next_remedies = [*(finding.remedy for finding in shown[1:]), None]
+    # Not strict: without findings, `next_remedies` still has the None.
+    for finding, next_remedy in zip(shown, next_remedies, strict=False):
         yield f"{finding.name.upper()}: {finding.sentence}"
         if finding.remedy != next_remedy:
             yield from way_lines(finding.remedy, without=without)

@@ -85,13 +85,14 @@ def text_as(make: Callable[[str], Any], rule: str) -> Reader:
             raise ValueError(rule)  # noqa: TRY004  a fault of the input
         try:
             return cached(str(value))
-        except (ValueError, KeyError):
+        except (ValueError, KeyError):  # KeyError: a word that is not in the table of `make`
             raise ValueError(rule) from None
 
     return read_text
 
 
 def _integer_in(numbers: Any) -> Reader:
+    # `numbers` is a range, or a tuple of the few numbers that are allowed.
     if isinstance(numbers, range):
         rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
     else:
@@ -122,12 +123,12 @@ def reader_of(kind: Any) -> Reader:
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return _annotated(*parts)
-    if origin in {Union, UnionType}:
+    if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
         return reader_of(parts[0])
     if origin is Literal:
         words = {word.lower(): word for word in parts}
         return text_as(lambda text: words[text.lower()], f"is not one of {', '.join(parts)}")
-    if origin is tuple:
+    if origin is tuple:  # all of one type: tuple[X, ...], or tuple[X, X]
         length = None if parts[-1] is ... else len(parts)
         return partial(_read_list, reader_of(parts[0]), length)
     if not hasattr(kind, "_fields"):
@@ -136,6 +137,7 @@ def reader_of(kind: Any) -> Reader:
 
 
 def _annotated(kind: Any, *rules: Any) -> Reader:
+    # The reader of Annotated[kind, *rules]; the only rule of an integer is the numbers it may be.
     if isinstance(rules[0], range | tuple):
         return _integer_in(rules[0])
     readers = (reader_of(kind), *rules)
@@ -158,7 +160,7 @@ class _Field(NamedTuple):
 
 def _fields_of(cls: Any) -> dict[str, _Field]:
     kinds = get_type_hints(cls, include_extras=True)
-    keys = getattr(cls, "json_keys", cls._fields)  # a section has other keys than attributes
+    keys = getattr(cls, "json_keys", cls._fields)  # those of a section are in camelCase
     fields: dict[str, _Field] = {}
     for key, name in zip(keys, cls._fields, strict=True):
         fields[key] = _Field(reader_of(kinds[name]), cls._field_defaults.get(name, _REQUIRED))
@@ -170,13 +172,13 @@ fields_of: Callable[[Any], dict[str, _Field]] = lru_cache(None)(_fields_of)
 
 
 def _read_member(reader: Reader, key: str, value: object, faults: list[Fault]) -> Any:
-    """The value of a key, or of a place in a list. Its faults are added to `faults`, with the key
-    in their paths.
+    """The value of a key, or of a place in a list; None if it is faulty. Its faults are added to
+    `faults`, with the key in front of their paths.
     """
     try:
         return reader(value)
     except _FaultyError as error:
-        for fault in error.faults:
+        for fault in error.faults:  # such as "gateway" in "routes[1]"
             separator = "." if fault.path and not fault.path.startswith("[") else ""
             faults.append(fault._replace(path=f"{key}{separator}{fault.path}"))
     except ValueError as error:
@@ -185,7 +187,7 @@ def _read_member(reader: Reader, key: str, value: object, faults: list[Fault]) -
 
 
 def _read_list(read_item: Reader, length: int | None, values: Any) -> tuple[Any, ...]:
-    # A NamedTuple is a tuple, too, and an object.
+    # A tuple comes from the constructor of a section. A NamedTuple is one, too, but an object.
     if not isinstance(values, list) and type(values) is not tuple:
         raise ValueError("is not a list", "write [...], even around a single item")
     if length is not None and length != len(values):
@@ -213,7 +215,7 @@ def _read_object(cls: Any, document: Any) -> Any:
     for key, value in document.items():
         if key in repeated:
             faults.append(Fault(key, "", "given more than once"))
-        if value is None or value == "":
+        if value is None or value == "":  # both count as absent
             continue
         if key in fields:
             values[key] = _read_member(fields[key].reader, key, value, faults)
@@ -224,17 +226,18 @@ def _read_object(cls: Any, document: Any) -> Any:
         raise _FaultyError(faults)
     result = tuple.__new__(cls, values.values())  # the constructor of a section calls this function
     if hasattr(result, "faults_between"):
-        faults += result.faults_between()
+        faults += result.faults_between()  # of several values together, so each had to be right
     if faults:
         raise _FaultyError(faults)
     return result
 
 
 def _unknown(key: object, known: Iterable[str]) -> Fault:
+    # The remedy is the known key that is nearest, in any case, or else all of them.
     from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
 
     is_plain = isinstance(key, str) and key.isascii() and key.isidentifier()
-    path = str(key) if is_plain else f"[{show(key)}]"
+    path = str(key) if is_plain else f"[{show(key)}]"  # a path can be read after any key
     lower = {each.lower(): each for each in known}
     near = get_close_matches(str(key).lower(), lower, 1, 0.8)
     remedy = f"did you mean {lower[near[0]]}?" if near else f"the known keys are {', '.join(known)}"
@@ -275,7 +278,7 @@ def read(cls: type[T], document: object, *, key: str = "") -> T:
     """
     faults: list[Fault] = []
     result: T = _read_member(reader_of(cls), key, document, faults)
-    if faults:
+    if faults:  # with an empty key, their paths begin with a dot
         raise ConfigError(fault._replace(path=fault.path.removeprefix(".")) for fault in faults)
     return result
 

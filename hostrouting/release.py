@@ -18,7 +18,7 @@ says that it did not run to its end.
 
 
 def _how_it_is_called() -> str:
-    folder, suffix, _ = __file__.partition(".pyz/")
+    folder, suffix, _ = __file__.partition(".pyz/")  # if this is a file of the archive
     if suffix:
         archive = f"{folder}.pyz"
         # A shell runs it by the python3 of PATH, which may be an older one than this.

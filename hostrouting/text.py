@@ -80,7 +80,7 @@ def show(value: object) -> str:
     from collections.abc import Mapping  # noqa: PLC0415  only a fault needs it
     from json import dumps  # noqa: PLC0415  as above
 
-    if type(value).__module__ == "ipaddress":
+    if type(value).__module__ == "ipaddress":  # without its import, which takes long
         value = str(value)
     if isinstance(value, Mapping):
         return "an object" if value else "{}"

@@ -56,7 +56,7 @@ class Clock:
                 left = until - self.now()
                 if left <= 0:
                     return
-                self._changed.wait(min(left, threading.TIMEOUT_MAX))
+                self._changed.wait(min(left, threading.TIMEOUT_MAX))  # `left` may be infinite
 
     def wake(self) -> None:
         """Have every wait evaluate its condition again: something has changed."""
@@ -89,8 +89,8 @@ class Scope:
         self.stop = Stop(math.inf, "")
 
     def cancel(self, reason: str, number: int | None = None) -> None:
-        """Stop now, perhaps because of the signal with this number. Nothing if the scope has
-        stopped already. If two threads cancel at the same moment, either reason may be kept.
+        """Stop the scope now; if the reason is a signal, `number` is its number. A scope that has
+        stopped keeps its first reason; of two threads that cancel at one moment, either one's.
         """
         now = self.clock.now()
         if now < self.stop.moment:
@@ -122,8 +122,8 @@ class Context:
         logger: logging.Logger | None = None,
         observers: Iterable[Observer] = (),
     ) -> None:
-        """Prepare a run. Before the observers are told of a start or an end, it becomes a line in
-        the logger and, on a terminal, a change of the live tree.
+        """Prepare a run. Each start and each end of a step is logged and, on a terminal, shown in
+        the live tree; then the observers are called.
         """
         self.clock = clock or Clock()
         # Not made on import: a program's `dictConfig` disables every logger that exists by then.
@@ -141,7 +141,7 @@ class Context:
         self.skip: frozenset[str] = frozenset()
         """The names of the tasks that the run leaves out."""
         self.ran: frozenset[tuple[str, ...]] | None = None
-        """The paths of what a failed run did, which its undo undoes; None without such a limit."""
+        """In the undo after a failed run: the paths of the tasks that ran; otherwise None."""
         self._notifying = threading.RLock()
 
     @property
@@ -184,6 +184,7 @@ class Context:
         in that undo. Raises UnknownTask if no such task has run so far, or if two are as near.
         """
         steps = [] if self.root is None else self.root.walk()
+        # A step has `seconds` once it has begun and ended.
         ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
         name = task if isinstance(task, str) else task.name
         return nearest(name, ran, self.path)
@@ -202,7 +203,7 @@ class Context:
         scope = self._scope
         stop = scope.stop
         if stop.moment <= self.clock.now():
-            raise Cancelled(stop.reason, origin=scope)
+            raise Cancelled(stop.reason, origin=scope)  # so `within` knows its own limit
 
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
@@ -210,15 +211,15 @@ class Context:
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
 
-    def cancel(self, reason: str | signal.Signals = "cancelled") -> None:
+    def cancel(self, reason: str | int = "cancelled") -> None:
         """Cancel the whole run. Can be called from any thread, any number of times; the first
         reason is kept.
 
         If the reason is a signal, as in `ctx.cancel(signal.SIGTERM)`, the exit code of the report
-        is that of a program which it has stopped: 143.
+        is 128 + its number, so 143. A handler can pass on its signal, which is a number.
         """
-        if isinstance(reason, signal.Signals):
-            self.run_scope.cancel(reason.name, int(reason))
+        if isinstance(reason, int):
+            self.run_scope.cancel(signal.Signals(reason).name, int(reason))
         else:
             self.run_scope.cancel(reason)
 
@@ -227,22 +228,27 @@ class Context:
         """While the block runs, call back once on cancellation: `with
         ctx.on_cancel(process.terminate):`.
 
-        It is called whenever the task is cancelled, or a cancellation leaves the block; in a thread
-        of its own, for which the end of the block waits. What it raises is logged and changes
-        nothing. If it was called because the task is cancelled, the end of the block raises
-        Cancelled, also in place of an Exception: the callback may be the only cause of either.
+        The callback is called in a thread of its own, once the task is cancelled or the block
+        raises Cancelled; the end of the block waits for the callback. An Exception of the callback
+        is only logged. If the task was cancelled, the end of the block raises Cancelled, also in
+        place of an Exception: the callback, such as `terminate`, may be its cause.
         """
-        block_ended: list[bool] = []
-        """Empty while the block runs; contains True if a cancellation ended it."""
-        was_cancelled: list[bool] = []
-        """What the watcher saw at its end: a later cancellation does not concern this block."""
+        block_has_ended = False
+        block_raised_cancelled = False
+        watcher_has_ended = False
+        was_cancelled = False  # as the watcher saw it: what comes after the block does not count
 
         def watch() -> None:
-            self.clock.wait(lambda: bool(block_ended) or self.cancelled, self._scope.stop.moment)
-            is_cancelled = self.cancelled
-            if is_cancelled or any(block_ended):
+            """Wait for the end of the block or a cancellation. Call back if the task is cancelled
+            then, or the block raised Cancelled.
+            """
+            nonlocal watcher_has_ended, was_cancelled
+            deadline = self._scope.stop.moment  # infinite without one
+            self.clock.wait(lambda: block_has_ended or self.cancelled, deadline)
+            was_cancelled = self.cancelled
+            if was_cancelled or block_raised_cancelled:
                 self._call(callback)
-            was_cancelled.append(is_cancelled)
+            watcher_has_ended = True
             self.clock.wake()
 
         watcher = self.clock.start(watch, name="phases-on-cancel")
@@ -250,18 +256,18 @@ class Context:
             try:
                 yield
             except Cancelled:
-                block_ended.append(True)
+                block_raised_cancelled = True
                 raise
             finally:
-                block_ended.append(False)
+                block_has_ended = True
                 self.clock.wake()
-                self.clock.wait(lambda: bool(was_cancelled))
+                self.clock.wait(lambda: watcher_has_ended)
                 watcher.join()
         except Exception:
-            if any(was_cancelled):
+            if was_cancelled:
                 self.check()
             raise
-        if any(was_cancelled):
+        if was_cancelled:
             self.check()
 
     @contextmanager
@@ -280,7 +286,7 @@ class Context:
             yield limited
         except Cancelled as cancelled:
             if cancelled.origin is not scope:
-                raise
+                raise  # something else was cancelled: the run, or a scope around this one
             raise DeadlineExceeded(f"not finished within {seconds:g} s") from cancelled
 
     @contextmanager
@@ -305,14 +311,14 @@ class Context:
 
 
 def derived(ctx: Context, **changes: Any) -> Context:
-    """The context with some attributes changed: for a task inside it, or a part of it."""
+    """A copy of the context with these changes: for a task inside its task, or a part of it."""
     changed = copy(ctx)
     vars(changed).update(changes)
     return changed
 
 
 def in_a_run(ctx: Context) -> Context:
-    """The context of a new run; of a running task, the context itself."""
+    """The context itself if it is that of a running task; else a copy with the id of a new run."""
     if ctx.step is not None:
         return ctx
     return derived(ctx, run_id=os.urandom(4).hex())

@@ -31,7 +31,7 @@ class Cancelled(BaseException):
     """
 
     def __init__(self, reason: str = "cancelled", *, origin: object = None) -> None:
-        """Give the reason. The origin is the part of the run that was cancelled, if any."""
+        """Give the reason. The origin is the Scope that was cancelled, if any."""
         super().__init__(reason)
         self.reason = reason
         self.origin = origin

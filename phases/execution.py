@@ -14,12 +14,7 @@ from datetime import datetime, timezone
 from functools import partial
 from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
 
-from phases.context import (
-    Context,
-    derived,
-    in_a_run,
-    notify,
-)
+from phases.context import Context, derived, in_a_run, notify
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Action, Status, Step, TaskFailed
 from phases.tasks import AnyTask, Method, Skip
@@ -46,9 +41,8 @@ def inner_step(name: str, ctx: Context) -> Iterator[Block]:
             files = unpack(image, step.ctx)
             step.result = f"{len(files)} files"  # or a Skip
 
-    What the block knows stays in the local variables of the task. Like a task, the block is not
-    entered if the run is cancelled, and what it raises leaves it as a TaskFailed. `skip` does not
-    leave it out.
+    Like a task, the block is not entered if the run is cancelled, and what it raises leaves it as a
+    TaskFailed. `skip` does not leave it out.
     """
     ctx = in_a_run(ctx)
     with recorded(new_step(name, ctx), ctx) as block:
@@ -59,14 +53,14 @@ def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
     """A step inside the context, not yet started, for the method `action` of the task of this name.
 
     A task that an undo runs is a part of the undo: its action is undo, although its do is called.
-    Raises InvalidTask if a plan would do or undo it.
+    Raises InvalidTask if a plan tries to do or undo a task, even with another context.
     """
     step = Step((*ctx.path, name), run=ctx.run_id, action=action)
-    above = "" if ctx.step is None else ctx.step.action
-    if action != "plan" and (above == "plan" or in_dry_run.get()):
-        words = "in a plan, call phases.plan(task, ctx=ctx)"
-        raise InvalidTask(f"{name}: a dry run would {action} it; {words}")
-    if action == "do" and above == "undo":
+    outer_action = "" if ctx.step is None else ctx.step.action
+    if action != "plan" and (outer_action == "plan" or in_dry_run.get()):
+        remedy = "in a plan, call phases.plan(task, ctx=ctx)"
+        raise InvalidTask(f"{name}: a dry run would {action} it; {remedy}")
+    if action == "do" and outer_action == "undo":
         step.action = "undo"
     if ctx.step is not None:
         ctx.step.children.append(step)
@@ -74,11 +68,12 @@ def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
 
 
 def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> object:
-    """Call the method that the step is for. A task that the run leaves out, or that has no such
-    method, is not called.
+    """Call the task's method `action`, and return its result. A task that the run leaves out, or
+    that has no such method, is not called: the step is skipped, and a Skip returned.
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
-    # `ctx.ran` limits only the undo of tasks: an undo may itself run new ones, with their `do`.
+    # After a failed run, a task is undone if it ran, or if a task inside it did. A `do` that
+    # an undo calls is not limited.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):
@@ -94,9 +89,8 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
 
 
 def _method_of(task: AnyTask, action: Action) -> Method | None:
-    """The method of the task; without one, a function that calls those of the tasks inside it.
-
-    None if there are no such tasks.
+    """Return the task's method for this action; if it has none, a function that calls the methods
+    of its subtasks; None if it has no subtasks either.
     """
     method: Method | None = getattr(task, action, None)
     if method is not None:
@@ -127,8 +121,9 @@ def _call_each(tasks: Sequence[AnyTask], action: Action, ctx: Context) -> None:
 def recorded(step: Step, ctx: Context) -> Iterator[Block]:
     """Run the block as this step: observers get exactly one start and one end, whatever happens.
 
-    An Exception in the block becomes a TaskFailed with the failures of the step. If the run is
-    cancelled already, the block is not entered: the step has only an end, and Cancelled is raised.
+    An Exception in the block becomes a TaskFailed with the failures of the step; Cancelled,
+    SystemExit and the like are raised unchanged. If the run is cancelled already, the block is not
+    entered: the step has only an end, and Cancelled is raised.
     """
     try:
         ctx.check()
@@ -157,8 +152,10 @@ def recorded(step: Step, ctx: Context) -> Iterator[Block]:
 
 
 def _record_result(step: Step, result: object) -> None:
-    """Keep what the method returned. Raises WouldFail if it is a plan that says so; the step then
-    still shows the plan.
+    """Keep in the step what the method returned, and set the status.
+
+    Raises InvalidTask if the result is still to be computed, such as a coroutine; WouldFail if it
+    is a plan that says so. The step shows that plan all the same.
     """
     if iscoroutine(result):
         result.close()  # Python would warn of it later, somewhere else
@@ -180,7 +177,8 @@ def _record_result(step: Step, result: object) -> None:
 
 
 def _record_error(step: Step, error: BaseException) -> None:
-    """Keep what the method raised, and the steps in which the error began; set the status.
+    """Keep in the step what the method raised, and the steps in which the error began; set the
+    status.
 
     With undo_on_failure, `step.failures` already has the steps of the undo that failed, if any. A
     cancelled step with such failures counts as failed.
@@ -189,31 +187,32 @@ def _record_error(step: Step, error: BaseException) -> None:
         step.reason = error.reason
     else:
         origins = _origins(step, error)
-        if step in origins:
+        if step in origins:  # otherwise a step inside this one has the error
             step.error = error
         step.failures = (*origins, *step.failures)
     step.status = Status.FAILED if step.failures else Status.CANCELLED
 
 
 def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
-    """The steps of this run in which the error of the step began."""
+    """Return the steps of this run in which the error began: steps inside this one, or itself."""
     # A TaskFailed of another run is an error like any other: its steps are not in this report.
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
-    # A step inside this one may have this very error: a group passes SystemExit on as it is, and a
-    # task can raise the `error` of a step that failed. The error then began in the innermost step
-    # that has it. This step comes last in the search, and has no error yet.
-    children_first = reversed(list(step.walk()))
-    for inner in children_first:
+    # An inner step may have this very error: a group passes SystemExit on as it is, and a task can
+    # raise the `error` of a step that failed. `walk` also yields this step, without an error yet.
+    for inner in step.walk():
         if inner.error is error:
-            return inner.failures
+            return inner.failures  # the inner step, and what failed in its undo
     return (step,)
 
 
 def record_unstarted(
     step: Step, ctx: Context, reason: str, *, status: Status = Status.SKIPPED
 ) -> Skip:
-    """Record that the task of this step is not called: the step has an end and no start."""
+    """Record that the task of this step is not called: the step has an end and no start.
+
+    Returns the result of the task that was left out: a Skip.
+    """
     step.status = status
     step.reason = reason
     notify(ctx, step)

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import contextvars
 import random
+import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from phases.context import Context, Scope, derived
 from phases.errors import Cancelled
@@ -16,9 +17,6 @@ from phases.execution import new_step, raise_together, record_unstarted, run_ste
 from phases.step import TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, wrapped
 from phases.values import describe_error, seconds_in_words
-
-if TYPE_CHECKING:
-    import threading
 
 T = TypeVar("T")
 
@@ -60,25 +58,29 @@ def parallel(
         count = min(at_once, count)
 
     def do(ctx: Context) -> None:
+        """Run the tasks in `count` threads, wait for all, and raise their errors as one."""
         scope = Scope(ctx.clock)
         inside = derived(ctx, scopes=(scope, *ctx.scopes))
         variables = contextvars.copy_context()
         steps = ((task, new_step(task.name, inside)) for task in tasks)
-        untaken = deque([*steps, *[None] * (count + 1)])  # a None ends each thread, and the caller
+        # Threads take tasks from the left, and each ends when it takes a None. One more None is for
+        # this thread, which takes the tasks that are left if another one cannot be started.
+        untaken = deque([*steps, *[None] * (count + 1)])
         errors: list[BaseException] = []
-        ended: list[bool] = []
+        ended_threads: list[threading.Thread] = []
 
         def stop(error: BaseException) -> None:
             errors.append(error)
             scope.cancel(_why_others_stop(error))
 
         def take_tasks() -> None:
+            """Run tasks in this thread until none is left; an error of one cancels the others."""
             for task, step in iter(untaken.popleft, None):
                 try:
                     variables.copy().run(run_step, task, step, inside)
                 except BaseException as error:  # noqa: BLE001  raised in the caller's thread
                     stop(error)
-            ended.append(True)
+            ended_threads.append(threading.current_thread())
             ctx.clock.wake()
 
         threads: list[threading.Thread] = []
@@ -86,9 +88,10 @@ def parallel(
             for _ in range(count):
                 thread = ctx.clock.start(take_tasks, name=f"phases:{'/'.join(ctx.path)}")
                 threads.append(thread)
-            ctx.clock.wait(lambda: len(ended) == count)
+            # By the clock, because a FakeClock has to know that this thread waits, too.
+            ctx.clock.wait(lambda: len(ended_threads) == count)
         except BaseException as error:  # noqa: BLE001  raised at the end
-            # A thread could not be started. No task may outlive the
+            # A thread could not be started, or the wait was interrupted. No task may outlive the
             # group: those that run are cancelled, and so is each other one when it is taken.
             stop(error)
             take_tasks()
@@ -105,6 +108,7 @@ def _require_positive(number: int, name: str) -> None:
 
 
 def _why_others_stop(error: BaseException) -> str:
+    """The reason for which the other tasks of a group are cancelled after this error of one."""
     if isinstance(error, TaskFailed):
         return f"{error.failures[0].name} failed"
     if isinstance(error, Cancelled):
@@ -137,6 +141,7 @@ def retry(
         _require_positive(attempts, "retry: attempts")
 
     def do(ctx: Context) -> T:
+        """Try until the task succeeds, fails for good, or has no time for another attempt."""
         pause = delay
         attempt = 1
         while True:
@@ -146,14 +151,14 @@ def retry(
             except Exception as error:
                 if attempt == attempts or not _worth_retrying(error, on):
                     raise
-                wait = pause * (1 - jitter * random.random())  # noqa: S311  it protects nothing
-                left = ctx.remaining()
+                wait = pause * (1 - jitter * random.random())  # noqa: S311  it is not a secret
+                left = ctx.remaining()  # 0 if the run was cancelled: then this failure is raised
                 if left is not None:
                     took = ctx.clock.now() - began
-                    latest = left - took - _TO_SPARE
-                    if latest < 0.001:  # a difference of floats need not be 0
+                    longest_wait = left - took - _TO_SPARE
+                    if longest_wait < 0.001:  # no time; not 0, because floats are rounded
                         raise
-                    wait = min(wait, latest)
+                    wait = min(wait, longest_wait)
                 ctx.log.warning(
                     "%s: attempt %d failed: %s; again in %s",
                     "/".join(ctx.path),
@@ -164,7 +169,7 @@ def retry(
             ctx.sleep(wait)
             pause = min(pause * 2, _LONGEST_PAUSE)
             attempt += 1
-            if ctx.step is not None:
+            if ctx.step is not None:  # None if a test calls do() itself
                 ctx.step.attempts += 1
 
     return wrapped(task, do)

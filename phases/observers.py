@@ -30,9 +30,11 @@ class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic si
     def process(
         self, msg: object, kwargs: MutableMapping[str, Any]
     ) -> tuple[object, MutableMapping[str, Any]]:
-        """Put the fields of this task and the caller's `extra` under the one key."""
-        own = kwargs.get("extra") or {}
-        kwargs["extra"] = {FIELDS: {**own, **(self.extra or {})}}
+        """Put the caller's `extra` and the fields of this task, which win, under the key FIELDS:
+        logging refuses a key that each record has anyway, such as `message`.
+        """
+        callers = kwargs.get("extra") or {}
+        kwargs["extra"] = {FIELDS: {**callers, **(self.extra or {})}}
         return msg, kwargs
 
 
@@ -51,7 +53,7 @@ class LogObserver:
         """Log the start or the end."""
         level, words = _event(step)
         known = {name: value for name, value in step.facts.items() if value is not None}
-        extra = {FIELDS: {**step.fields, **known}}
+        extra = {FIELDS: {**step.fields, **known}}  # a result cannot replace a fact of the run
         self.logger.log(level, "%s %s", step.label, words, extra=extra)
 
 
@@ -86,12 +88,14 @@ class LiveTree:
         """The run that is shown."""
         self._live: Any = None
         """The rich.live.Live that shows it; None without rich."""
-        self._moved: list[logging.StreamHandler[Any]] = []
+        self._moved_handlers: list[logging.StreamHandler[Any]] = []
+        """The log handlers that write above the tree while it is shown."""
 
     def __call__(self, step: Step) -> None:
         """Show the tree when a root starts, draw it again with each step, and remove it when the
         root has ended.
         """
+        # The lock is free unless another run is shown just now; this one is then not shown.
         is_start = step.status is Status.RUNNING
         if is_start and len(step.path) == 1 and os.isatty(2) and _TERMINAL.acquire(blocking=False):
             self._root = step
@@ -102,13 +106,16 @@ class LiveTree:
             self._remove()
 
     def _begin(self) -> None:
+        """Draw the tree with rich, if that is installed. rich replaces sys.stderr by an object that
+        writes above the tree; log handlers that have the former sys.stderr get that object.
+        """
         try:
             from rich.console import Console  # noqa: PLC0415  it takes 0.2 s
             from rich.live import Live  # noqa: PLC0415
             from rich.text import Text  # noqa: PLC0415
         except ImportError:
             return
-        stderr = sys.stderr
+        former_stderr = sys.stderr
         self._live = Live(
             console=Console(stderr=True),
             get_renderable=lambda: Text(str(self._root), overflow="ellipsis", no_wrap=True),
@@ -118,14 +125,15 @@ class LiveTree:
         )
         self._live.start()
         for handler in logging.getLogger().handlers:
-            if isinstance(handler, logging.StreamHandler) and handler.stream is stderr:
-                handler.setStream(sys.stderr)  # now an object of rich, which writes above the tree
-                self._moved.append(handler)
+            if isinstance(handler, logging.StreamHandler) and handler.stream is former_stderr:
+                handler.setStream(sys.stderr)
+                self._moved_handlers.append(handler)
 
     def _remove(self) -> None:
+        """Remove the tree, and give sys.stderr and the terminal back."""
         if self._live is not None:
             self._live.stop()  # it sets sys.stderr back
-        while self._moved:
-            self._moved.pop().setStream(sys.stderr)
+        while self._moved_handlers:
+            self._moved_handlers.pop().setStream(sys.stderr)
         self._root = self._live = None
         _TERMINAL.release()

@@ -45,7 +45,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     run = _Run(task, ctx)
     run.finish()
-    for number in tuple(run.signals):  # the handler of another run may note it again
+    # A copy: while another run is awaited, `_note` is still the handler, and appends to this list.
+    for number in tuple(run.signals):
         signal.raise_signal(number)
     if run.error is not None:
         raise run.error
@@ -90,7 +91,7 @@ async def run_async(
 
     Like `run`: SIGINT and SIGTERM cancel the run if the loop runs in the main thread, and the
     report is returned when the run has stopped. If the coroutine is cancelled, so is the run; the
-    cancellation is raised when the run has ended, and the report is what observers have seen.
+    cancellation is raised when the run has ended, and only observers get the steps.
     """
     import asyncio  # noqa: PLC0415  it takes long, and a program without a loop needs none
 
@@ -107,7 +108,7 @@ async def run_async(
                 except asyncio.CancelledError as error:
                     cancelled = error
                     run.ctx.cancel(str(error) or "the coroutine was cancelled")
-        except BaseException:  # nobody awaits the coroutine any more
+        except BaseException:  # such as GeneratorExit: nobody awaits this coroutine any more
             run.ctx.cancel("the event loop was closed")
             raise
         finally:
@@ -163,33 +164,34 @@ class _Run:
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
-        """The signals that came meanwhile; runs that are awaited side by side share the list."""
+        """The signals that came during the run; the list `_noted` if the main thread waits."""
         self._stopped_for = 0
-        """How many of these signals were passed on to the run."""
+        """For how many of these signals the run was stopped already."""
         self._task, self._action = task, action
-        # Not started by the clock: FakeClock has counted the main thread, which does not wait by
-        # the clock. This thread takes its place.
+        # Not started by the clock: a FakeClock counts the main thread as busy, which only waits for
+        # this thread. If both counted, one would seem busy for ever, and the clock would not jump.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
     def _work(self) -> None:
-        """Run the task, and keep its result or error, and the signal that stopped the run."""
+        """Run the task; keep its result or error and, in the report, the signal that stopped it."""
         if self._action == "plan":
             in_dry_run.set(True)
         try:
             self.result = run_step(self._task, self.report, self.ctx, self._action)
         except BaseException as error:  # noqa: BLE001  it is in the report, or raised by execute
             self.error = error
-        # A task inside another task is a part of its run, whose report has the signal.
-        is_outermost = self.ctx.step is None
-        if is_outermost:
+        # If the task runs inside another one, the report of the outer run has the signal.
+        if self.ctx.step is None:
             self.report.signal = self.ctx.run_scope.stop.signal
 
     def finish(self) -> None:
-        """Run the task to its end. In the main thread, SIGINT and SIGTERM cancel it; in another
-        thread, no signal is handled.
+        """Run the task to its end. In the main thread, run it in `self.thread`, and SIGINT and
+        SIGTERM cancel it. In any other thread, run it right there: no signal reaches that thread,
+        because Python calls the handlers of signals only in the main thread.
         """
         if threading.current_thread() is not threading.main_thread():
+            # In a copy of the context variables, so that the tasks change none of the caller's.
             contextvars.copy_context().run(self._work)
             return
         with _noting_signals(self):
@@ -197,8 +199,8 @@ class _Run:
             self.wait()
 
     def wait(self) -> None:
-        """Wait for the end of the thread. What other handlers of the program raise meanwhile
-        cancels the run, and the last of it is raised afterwards.
+        """Wait for the end of the thread. An error that a handler of another signal, such as
+        SIGALRM, raises meanwhile cancels the run; the last such error is raised at the end.
         """
         raised: BaseException | None = None
         for pause in self.pauses():
@@ -213,7 +215,9 @@ class _Run:
             raise raised
 
     def pauses(self) -> Iterator[float]:
-        """Seconds to wait, until the thread has ended. In between, signals stop the run."""
+        """Yield the seconds that the caller sleeps (`time.sleep` or `asyncio.sleep`), again and
+        again until the thread has ended. After each pause, stop the run if a signal was noted.
+        """
         pause = 0.0001  # most runs end at once
         while self.thread.is_alive():
             yield pause
@@ -226,10 +230,10 @@ class _Run:
         """Cancel the run. A repeated signal only logs again what the run is waiting for."""
         reason = signal.Signals(number)
         self.ctx.cancel(reason)
-        begun = [step for step in self.report.walk() if step.start and not step.children]
-        awaited = [step.label for step in begun if step.status is Status.RUNNING]
-        words = ", ".join(awaited) or "the end"
-        self.ctx.log.warning("%s: stopping, waiting for %s", reason.name, words)
+        innermost = [step for step in self.report.walk() if step.start and not step.children]
+        running = [step.label for step in innermost if step.status is Status.RUNNING]
+        awaited = ", ".join(running) or "the end"
+        self.ctx.log.warning("%s: stopping, waiting for %s", reason.name, awaited)
 
 
 _awaited_runs: set[_Run] = set()
@@ -240,29 +244,32 @@ _former_handlers: dict[int, Any] = {}
 """The handlers of the program, by the number of the signal."""
 
 
-def _note(number: int, _frame: object) -> None:
+def _note(number: int, _frame: object) -> None:  # the handler of both signals
     _noted.append(number)
 
 
 @contextmanager
 def _noting_signals(run: _Run) -> Iterator[None]:
-    """In the block, note SIGINT and SIGTERM, in place of the program's own handlers; in another
-    thread than the main one, nothing.
+    """In the block, note SIGINT and SIGTERM, in place of the program's own handlers. In another
+    thread, do nothing, because Python lets only the main thread set handlers.
 
     A signal that the parent process ignored (nohup) stays ignored. A handler that the program sets
-    meanwhile stays.
+    in the block stays.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     global _noted  # noqa: PLW0603  a handler is a function, and gets nothing else
     try:
+        # Blocks overlap in an event loop. The first sets the handlers, and the last that ends
+        # restores them. A signal stops all of their runs, so these share a list.
         if not _awaited_runs:
             _noted = []
         run.signals = _noted
         _awaited_runs.add(run)
         for stopping in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(stopping)
+            # None is a handler that was not set by Python, and cannot be restored by it.
             if handler not in {_note, signal.SIG_IGN, None}:
                 _former_handlers[stopping] = handler
                 signal.signal(stopping, _note)
@@ -273,7 +280,7 @@ def _noting_signals(run: _Run) -> Iterator[None]:
             number, former = _former_handlers.popitem()  # SIGINT last: its handler may raise
             if signal.getsignal(number) is _note:
                 signal.signal(number, former)
-        if run.signals:  # perhaps too late to stop anything
+        if run.signals:  # in the report even if the run ended before the signal stopped it
             run.report.signal = run.report.signal or run.signals[0]
 
 
@@ -281,6 +288,7 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
     """A task that does the same and, if it fails or is cancelled, first undoes what ran of it."""
 
     def do(ctx: Context) -> object:
+        """Call the task's do. If it raises, undo what ran, then raise the error again."""
         try:
             return task.do(ctx)
         except BaseException:
@@ -288,10 +296,10 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
             assert step is not None  # noqa: S101  a task runs inside its step
             with derived(ctx, ran=_paths_to_undo(step)).shielded() as safe:
                 undo_step = new_step(task.name, safe, "undo")
-                undo_step.path = step.path  # it is inside the step, but of the same task
+                undo_step.path = step.path  # without the task's name a second time
                 with suppress(BaseException):  # an error or Ctrl-C of the undo is noted in its step
                     run_step(task, undo_step, safe, "undo")
-            step.failures = undo_step.failures  # after those of the run, which `raise` adds
+            step.failures = undo_step.failures  # `recorded` puts those of the run before them
             raise
 
     return wrapped(task, do)

@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
 import attrs
 
 from phases.errors import PhasesError, UnknownTask
-from phases.values import (
-    as_data,
-    describe_error,
-    printable,
-    seconds_in_words,
-)
+from phases.values import as_data, describe_error, printable, seconds_in_words
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -49,7 +44,7 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
     SKIPPED = "skipped"
 
 
-@attrs.define(eq=False, repr=False, slots=False)
+@attrs.define(eq=False)
 class Step(Generic[T_co]):
     """A task of a run and, in `children`, the steps inside it. The step of the whole run is its
     report.
@@ -75,7 +70,7 @@ class Step(Generic[T_co]):
     """What the `log_fields()` of the result have returned."""
     error: BaseException | None = None
     """What the task raised itself; None if it was cancelled, or passed on the failures of steps
-    inside it. `why` is this and the reason, in words.
+    inside it.
     """
     failures: tuple[Step, ...] = ()
     """The steps in which the errors began that made this step fail, in the order of the failures;
@@ -112,8 +107,8 @@ class Step(Generic[T_co]):
 
     @property
     def exit_code(self) -> int:
-        """The exit code for the program: 0 if the run is ok; after a failure that of TaskFailed;
-        128 + the signal if that cancelled the run, else 1.
+        """The exit code for the program: 0 if the run is ok; that of TaskFailed after a failure;
+        128 + the signal if a signal cancelled the run; else 1.
         """
         if self.ok:
             return 0
@@ -125,17 +120,14 @@ class Step(Generic[T_co]):
 
     @property
     def why(self) -> str:
-        """Why the step ended as it did, in words: its error, then its reason."""
+        """Why the step ended as it did, in words: its error or its reason."""
         if self.error is None:
             return self.reason
-        words = describe_error(self.error)
-        if self.reason:
-            words += f"; {self.reason}"
-        return words
+        return describe_error(self.error)
 
     @property
     def facts(self) -> dict[str, object]:
-        """What its log lines and its JSON have in common."""
+        """The facts that both the log lines and the JSON of the step have."""
         return {
             "run": self.run,
             "task": "/".join(self.path),
@@ -216,13 +208,16 @@ class Step(Generic[T_co]):
         return json.dumps(self.to_mapping(), default=as_data)
 
     def to_mapping(self) -> dict[str, object]:
-        """What the JSON has. An error is at the step that raised it, a result at the step that
-        returned it; results are still the objects that tasks returned.
+        """The step and all steps inside it, as in the JSON. An error is at the step that raised it,
+        a result at the step that returned it. A result with a `to_mapping()` is a mapping.
         """
         return {"schema": _SCHEMA, **self._values()}
 
     def _values(self) -> dict[str, object]:
+        """The keys of this step in the JSON; `children` has those of the steps inside it."""
         values = {**self.facts, "fields": self.fields, "result": self.result}
+        if hasattr(self.result, "to_mapping"):  # JSON has a way of its own to write a NamedTuple
+            values["result"] = as_data(self.result)
         values["details"] = values["traceback"] = None
         if self.error is not None:
             values["traceback"] = "".join(traceback.format_exception(self.error))
@@ -252,8 +247,8 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
         self.failures = tuple(failures)
         self.error = self.failures[0].error
         self.__cause__ = self.error
-        words = [f"{step.name} failed: {step.why} (in {'/'.join(step.path)})" for step in failures]
-        super().__init__("; also ".join(words))
+        texts = [f"{step.name} failed: {step.why} (in {'/'.join(step.path)})" for step in failures]
+        super().__init__("; also ".join(texts))
 
     @property
     def exit_code(self) -> int:
@@ -272,7 +267,7 @@ def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
     UnknownTask if there is none, or if two are as near.
     """
     by_path = {"/".join(step.path): step for step in steps}
-    named = [step for words, step in by_path.items() if f"/{words}".endswith(f"/{name}")]
+    named = [step for names, step in by_path.items() if f"/{names}".endswith(f"/{name}")]
     if not named:
         known = ", ".join(by_path) or "none"
         raise UnknownTask(f"there is no step {name!r}; the steps are: {known}")
@@ -280,8 +275,8 @@ def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
     named.sort(key=lambda step: _distance(path, step.path))
     first, *others = named
     if others and _distance(path, others[0].path) == _distance(path, first.path):
-        words = f"{'/'.join(first.path)} or {'/'.join(others[0].path)}"
-        raise UnknownTask(f"{name!r} may be {words}, which are as near; write 'group/{name}'")
+        both = f"{'/'.join(first.path)} or {'/'.join(others[0].path)}"
+        raise UnknownTask(f"{name!r} may be {both}, which are as near; write 'group/{name}'")
     return first
 
 

@@ -108,8 +108,8 @@ def valid_task(candidate: Task[T]) -> Task[T]:
 
 
 def valid_tree(root: AnyTask) -> AnyTask:
-    """Return the task if it and the tasks inside it are tasks, which are told apart by their
-    paths; otherwise raise InvalidTask.
+    """Return the task if it and all tasks inside it are tasks, and those of a group have different
+    names; otherwise raise InvalidTask.
     """
     names: set[str] = set()
     for member in getattr(valid_task(root), "subtasks", ()):

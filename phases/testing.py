@@ -33,35 +33,35 @@ class FakeClock(Clock):
         return self._now
 
     def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
-        """See Clock."""
+        """Like Clock.wait; but if all threads wait, time jumps. `_end` ends the wait."""
         wait = _Wait(done, until)
         with self._changed:
             if done() or until <= self._now:
                 return
             self._waits.append(wait)
-            self._busy -= 1
-            self._jump()
+            self._add_busy(-1)
         wait.is_over.wait()
 
     def wake(self) -> None:
-        """See Clock."""
+        """Like Clock.wake: end each wait whose condition is true."""
         with self._changed:
             self._end([wait for wait in self._waits if wait.done()])
 
     def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
-        """See Clock."""
+        """Like Clock.start; the thread counts as busy until its target has ended."""
 
         def counted() -> None:
+            """Run the target; then count one busy thread fewer."""
             try:
                 target()
             finally:
-                self._count(-1)
+                self._add_busy(-1)
 
-        self._count(+1)
+        self._add_busy(+1)
         return super().start(counted, name=name)
 
-    def _count(self, change: int) -> None:
-        """Add a busy thread, or take one away."""
+    def _add_busy(self, change: int) -> None:
+        """Count one more thread that does not wait, or one fewer; if all wait, time jumps."""
         with self._changed:
             self._busy += change
             self._jump()
@@ -77,6 +77,7 @@ class FakeClock(Clock):
         self._end([wait for wait in self._waits if wait.until <= earliest])
 
     def _end(self, waits: list[_Wait]) -> None:
+        """End these waits, so that their threads run on."""
         for wait in waits:
             self._waits.remove(wait)
             self._busy += 1

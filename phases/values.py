@@ -4,10 +4,12 @@ from __future__ import annotations
 
 
 def describe_error(error: BaseException) -> str:
-    """The error in one line: its type, then the lines of its message."""
+    """The error in one line: its type, then the lines of its message, joined by semicolons. After a
+    line that ends with a colon, there is none.
+    """
     kind = type(error).__name__
     lines = [line.strip() for line in printable(error).splitlines()]
-    message = "; ".join(filter(None, lines))
+    message = "; ".join(filter(None, lines)).replace(":; ", ": ")
     if not message:
         return kind
     return f"{kind}: {message}"
@@ -18,7 +20,7 @@ def printable(value: object) -> str:
     text = str(value)
     for char in set(text):
         if char != "\n" and not char.isprintable():
-            text = text.replace(char, ascii(char)[1:-1])
+            text = text.replace(char, ascii(char)[1:-1])  # without the quotes
     return text
 
 

@@ -56,31 +56,11 @@ os.environ.pop("PYTHONPATH", None)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-_STARTS_A_PROCESS = {
-    "subprocess.Popen",
-    "os.fork",
-    "os.forkpty",
-    "os.posix_spawn",
-    "os.exec",
-    "os.system",
-}
-_NAMES_A_FILE = {
-    "open",
-    "os.listdir",
-    "os.scandir",
-    "os.mkdir",
-    "os.rmdir",
-    "os.remove",
-    "os.rename",
-    "os.link",
-    "os.symlink",
-    "os.chmod",
-    "os.chown",
-    "os.truncate",
-    "os.utime",
-    "os.setxattr",
-    "shutil.rmtree",
-}
+_STARTS_A_PROCESS = {"subprocess.Popen", "os.fork", "os.forkpty"}
+_STARTS_A_PROCESS |= {"os.posix_spawn", "os.exec", "os.system"}
+_NAMES_A_FILE = {"open", "shutil.rmtree", "os.listdir", "os.scandir", "os.mkdir", "os.rmdir"}
+_NAMES_A_FILE |= {"os.remove", "os.rename", "os.link", "os.symlink", "os.chmod", "os.chown"}
+_NAMES_A_FILE |= {"os.truncate", "os.utime", "os.setxattr"}
 _OF_THE_HOST = tuple(f"{folder}/" for folder in HOST_FOLDERS)
 _MOUNTS = "/proc/self/ns/mnt"
 _OUTSIDE = os.readlink(_MOUNTS) if sys.platform == "linux" else ""
@@ -127,15 +107,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that have no tier as unit tests, and put the tests in an order that keeps the
+    """Mark the tests that have no tier as unit tests, and put all in an order that keeps the
     processors busy to the end.
-
-    Those that mostly wait, as all do that boot a system, are spread over the run: each has others
-    beside it. Where long ones and short ones stand is drawn by lot, because in the order of the
-    files, all that wait would be reached at the same time where the others are short. Unit tests
-    come last: they never wait, so no worker is left with a long test when the others have nothing
-    to do.
     """
+    # Those that mostly wait, as all do that boot a system, are spread over the run, in an order
+    # that is drawn by lot: each has others beside it. Unit tests come last: they never wait, so no
+    # worker is left with a long test when the others have nothing to do.
     waiting: list[pytest.Item] = []
     on_linux: list[pytest.Item] = []
     units: list[pytest.Item] = []
@@ -200,8 +177,7 @@ def no_thread_is_left() -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """If skipping is forbidden, a skip is a failure that says what was missing. Below a failure
-    stands the end of what was logged and printed: of a law, that is what all of its examples have
-    logged.
+    stands only the end of what was logged: a law has the logs of all of its examples.
     """
     report: pytest.TestReport = yield  # type: ignore[assignment]  # what the hook returns
     if report.failed:
@@ -217,6 +193,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 
 def _end_of(text: str) -> str:
-    """The last lines of a text."""
     lines = text.splitlines(keepends=True)
     return "".join(lines[-40:])

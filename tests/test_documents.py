@@ -31,32 +31,25 @@ from tests.support.programs import completed
 ROOT = Path(__file__).resolve().parent.parent
 _PATHS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "tests/README.md"])
 PAGES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in _PATHS}
-BLOCKS: dict[str, str] = {}
-"""Every Python block by its page and line."""
-for _name, _text in PAGES.items():
-    for _match in re.finditer(r"^```python\n(.*?)^```", _text, re.MULTILINE | re.DOTALL):
-        _line = _text.count("\n", 0, _match.start()) + 1
-        BLOCKS[f"{_name}:{_line}"] = _match[1]
 
-CONFIGS: dict[str, str] = {}
-"""Every configuration by its page and number."""
-for _name, _text in PAGES.items():
-    for _number, _config in enumerate(re.findall(r"(?ms)^```json\n(.*?)^```", _text)):
-        CONFIGS[f"{_name}:{_number}"] = _config
 
+def blocks_of(language: str) -> dict[str, str]:
+    """Every block in this language by its page and number."""
+    blocks: dict[str, str] = {}
+    for name, text in PAGES.items():
+        for number, block in enumerate(re.findall(rf"(?ms)^```{language}\n(.*?)^```", text)):
+            blocks[f"{name}:{number}"] = block
+    return blocks
+
+
+CONFIGS = blocks_of("json")
 WITH_TESTS: dict[str, str] = {}
 PROGRAMS: dict[str, str] = {}
-for _place, _block in BLOCKS.items():
-    if re.search(r"^ *def test_|^class Test", _block, re.MULTILINE):
-        WITH_TESTS[_place] = _block
-    else:
-        PROGRAMS[_place] = _block
+for _place, _block in blocks_of("python").items():
+    has_tests = re.search(r"^ *def test_|^class Test", _block, re.MULTILINE)
+    (WITH_TESTS if has_tests else PROGRAMS)[_place] = _block
 
-CODE = "".join(
-    path.read_text(encoding="utf-8")
-    for path in (ROOT / "hostrouting").rglob("*.py")
-    if path.name != "errors.py"
-)
+CODE = {path: path.read_text(encoding="utf-8") for path in (ROOT / "hostrouting").rglob("*.py")}
 
 CONFTEST = """\
 from hypothesis import HealthCheck, settings
@@ -69,7 +62,6 @@ settings.load_profile("patient")
 
 
 def write_blocks(blocks: dict[str, str], folder: Path, kind: str) -> list[str]:
-    """Write a file for each block; return their names."""
     names: list[str] = []
     for place, block in blocks.items():
         names.append(f"{kind}_{re.sub(r'[^a-z0-9]', '_', place)}.py")
@@ -93,7 +85,6 @@ for name in sys.argv[1:]:
 
 @pytest.mark.linux
 def test_blocks_without_tests(tmp_path: Path) -> None:
-    """Each runs as it is, away from the repository."""
     names = write_blocks(PROGRAMS, tmp_path, "program")
     words = [sys.executable, "-W", "error", "-c", EACH_IN_A_FORK, *names]
     done = completed(words, cwd=tmp_path)
@@ -146,7 +137,6 @@ def test_configurations(name: str) -> None:
 
 
 def test_promises() -> None:
-    """Each promise names tests that exist."""
     rows = re.findall(r"^\| .* \| (`.*`) \|$", PAGES["tests/README.md"], re.MULTILINE)
     assert len(rows) == PAGES["tests/README.md"].count("\n| ") - 1  # all rows but the heading
     for name in re.findall(r"`([^`]+)`", " ".join(rows)):
@@ -171,7 +161,6 @@ def test_links(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["CONTRIBUTING.md", "docs/design.md"])
 def test_modules(name: str) -> None:
-    """Each module that a page for developers names is there."""
     modules = re.findall(r"`(?!tests/)(\w+/\w+(?:/\w+)*)(?:\.py)?`", PAGES[name])
     assert modules
     for module in modules:
@@ -188,17 +177,16 @@ def anchors_of(page: Path) -> list[str]:
     return anchors
 
 
-def golden_documents() -> list[str]:
-    """The documents that commands print, as text."""
-    golden = ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr"
-    return re.findall(r"^  = \d+ (\{.*)$", golden.read_text(encoding="utf-8"), re.MULTILINE)
+GOLDEN = (ROOT / "tests/hostrouting/cli/__snapshots__/test_pages.ambr").read_text(encoding="utf-8")
+DOCUMENTS = re.findall(r"^  = \d+ (\{.*)$", GOLDEN, re.MULTILINE)
+"""The documents that commands print, as text."""
 
 
 def test_documents() -> None:
     """docs/scripts.md has every key of each document of a golden page, and no other."""
     printed: dict[str, set[str]] = {}
     with_inner: dict[str, set[str]] = {}
-    for line in golden_documents():
+    for line in DOCUMENTS:
         document = json.loads(line)
         schema = document.pop("schema")
         printed.setdefault(schema, set()).update(document)
@@ -217,19 +205,19 @@ def test_documents() -> None:
 
 
 def rows_of(page: str, pattern: str) -> list[Any]:
-    """What the groups of the pattern match in the rows of the page's tables."""
     return re.findall(rf"^\| {pattern} \|$", PAGES[page], re.MULTILINE)
 
 
 def test_exit_codes() -> None:
-    """docs/scripts.md has each error's exit code, and whether to try again."""
+    """Of each error, docs/scripts.md has it, and whether to try again."""
     rows = rows_of("docs/scripts.md", r"`(\w+)` \| ([^|]*) \|.*\| (yes|no) \| (\d)")
+    outside_errors = "".join(text for path, text in CODE.items() if path.name != "errors.py")
     named = {name for name, *_ in rows}
     assert named == {cls.__name__ for cls in HostRoutingError.__subclasses__()}
     for name, kinds, again, code in rows:
         cls = getattr(errors, name)
         for kind in re.findall(r"[\w-]+", kinds) or [""]:
-            assert f'"{kind}"' in CODE
+            assert f'"{kind}"' in outside_errors
             error = cls.__new__(cls)
             HostRoutingError.__init__(error, kind=kind)
             error.errno = error.report = None
@@ -253,9 +241,8 @@ def test_findings() -> None:
 
 
 def test_facts() -> None:
-    """docs/findings.md has the facts of an escape."""
     printed: set[str] = set()
-    for line in golden_documents():
+    for line in DOCUMENTS:
         for finding in json.loads(line).get("findings", ()):
             if finding["name"] == "overlap":
                 printed.update(finding["facts"])
@@ -265,8 +252,8 @@ def test_facts() -> None:
 
 def sentences_in_code() -> Iterator[str]:
     """Each text in the library, with … for what is filled in."""
-    for path in (ROOT / "hostrouting").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for code in CODE.values():
+        for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.JoinedStr):
                 yield "".join(
                     str(part.value) if isinstance(part, ast.Constant) else "…"
@@ -290,7 +277,6 @@ def test_messages() -> None:
 
 
 def test_reasons_why_no_route_repairs() -> None:
-    """docs/findings.md explains each, and no other."""
     explained = PAGES["docs/findings.md"].partition("### unsafe\n")[2].partition("\n### ")[0]
     assert re.findall(r"^- `([\w-]+)`:", explained, re.MULTILINE) == [*get_args(Reason)]
 
@@ -332,7 +318,6 @@ def test_what_networkd_keeps() -> None:
 
 
 def test_packages() -> None:
-    """docs/design.md has a row for each package."""
     rows = rows_of("docs/design.md", r"`(\w+)/` \| .*")
     packages = {path.parent.name for path in (ROOT / "hostrouting").glob("*/__init__.py")}
     assert packages - {"__pyinstaller"} == {*rows}

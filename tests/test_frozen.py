@@ -1,12 +1,11 @@
-"""hostrouting in a frozen program: as a zipapp, and by PyInstaller, which is told by the package
-itself what it cannot see in the code.
-
-PyInstaller works for a minute, so only CI makes a program with it. Its hooks are tested everywhere.
+"""hostrouting in a frozen program: as a zipapp, and by PyInstaller, which works for a minute, so
+only CI makes a program with it. Its hooks are tested everywhere.
 """
 
 import compileall
 import os
 import runpy
+import shutil
 import sys
 import zipapp
 from collections.abc import Sequence
@@ -19,9 +18,9 @@ import attr
 import pytest
 
 from hostrouting.boot.program import PACKAGES, Program
+from hostrouting.cli.parser import COMMANDS
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
-from tests.support.library import copy_library
 from tests.support.programs import completed
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,7 +57,9 @@ def answers(words: Sequence[str | Path], image: Path) -> None:
 def test_a_zipapp(tmp_path: Path) -> None:
     """An agent in an archive works with the standard library alone."""
     packed = tmp_path / "agent"
-    copy_library(packed)
+    for package in PACKAGES:
+        [place] = import_module(package).__path__
+        shutil.copytree(place, packed / package, ignore=shutil.ignore_patterns("__pycache__"))
     (packed / "__main__.py").write_text(AGENT)
     compileall.compile_dir(packed, quiet=1, legacy=True)
     zipapp.create_archive(packed, tmp_path / "agent.pyz")
@@ -86,16 +87,13 @@ def hook_for(module: str) -> dict[str, Any]:
     return runpy.run_path(f"{folder}/hook-{module}.py")
 
 
-def test_the_sources_are_in_a_frozen_program() -> None:
-    """Each package that a node needs goes along as it is, to the place where it is looked for."""
+def test_the_hooks() -> None:
+    """Each package that a node needs goes along as it is, to the place where it is looked for. The
+    commands are loaded by their names, so PyInstaller does not see them.
+    """
     places = {name: Path(source) for source, name in hook_for("hostrouting.boot.program")["datas"]}
     assert {*places} == {*PACKAGES}
     assert places["hostrouting"] == PACKAGE
     assert places["attr"] == Path(attr.__file__).parent
-
-
-def test_the_commands_are_in_a_frozen_program() -> None:
-    """The command line loads them by name, so PyInstaller does not see them."""
-    commands = {path.stem for path in (PACKAGE / "cli/commands").glob("*.py")} - {"__init__"}
-    wanted = {f"hostrouting.cli.commands.{name}" for name in commands}
-    assert {*hook_for("hostrouting.cli.parser")["hiddenimports"]} == wanted
+    wanted = {f"hostrouting.cli.commands.{name}" for name in COMMANDS}
+    assert wanted <= {*hook_for("hostrouting.cli.parser")["hiddenimports"]}

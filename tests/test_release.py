@@ -60,7 +60,6 @@ def test_a_release(tmp_path: Path, subtests: pytest.Subtests) -> None:
 
 
 def the_sums(dist: Path) -> None:
-    """Each file has its checksum."""
     done = completed(["sha256sum", "--check", "SHA256SUMS"], cwd=dist)
     checked = {line.partition(":")[0] for line in done.stdout.splitlines()}
     assert done.returncode == 0
@@ -73,13 +72,11 @@ def the_wheel(dist: Path) -> None:
     """
     [path] = dist.glob("*.whl")
     with zipfile.ZipFile(path) as wheel:
-        packed = {name for name in wheel.namelist() if not re.search(r"\.(dist-info|data)/", name)}
-        [commands] = [
-            wheel.read(name).decode()
-            for name in wheel.namelist()
-            if name.endswith("/entry_points.txt")
-        ]
-        [manual] = [name for name in wheel.namelist() if ".data/" in name]
+        names = wheel.namelist()
+        packed = {name for name in names if not re.search(r"\.(dist-info|data)/", name)}
+        [entry_points] = [name for name in names if name.endswith("/entry_points.txt")]
+        commands = wheel.read(entry_points).decode().splitlines()
+        [manual] = [name for name in names if ".data/" in name]
         page = wheel.read(manual).decode()
     assert manual.endswith(".data/data/share/man/man1/hostrouting.1")
     assert page.startswith('.TH HOSTROUTING "1" "2023\\-11\\-14" ')
@@ -94,10 +91,7 @@ def the_wheel(dist: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts:
             files.add(str(path.relative_to(ROOT)))
     assert packed == files
-    assert commands.split("\n")[:2] == [
-        "[console_scripts]",
-        "hostrouting = hostrouting.__main__:run",
-    ]
+    assert commands[:2] == ["[console_scripts]", "hostrouting = hostrouting.__main__:run"]
 
 
 def the_single_file(dist: Path) -> None:

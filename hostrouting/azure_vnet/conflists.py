@@ -26,6 +26,7 @@ def active_file(files: Files) -> str:
     """
     for name in files.names(FOLDER):
         path = f"{FOLDER}/{name}"
+        # The text is None if the name is a link to a file that does not exist.
         if name.endswith(_ENDINGS) and _PLUGIN.search(files.read(path) or ""):
             return path
     return ""

@@ -43,7 +43,7 @@ class Ebtables(Protocol):
         """The rules in order, chain by chain. Creates no table and loads no kernel module."""
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
-        """Delete these rules, all or none. They are of one program. A rule that is given twice
+        """Delete these rules, all or none. All have the same `program`. A rule that is given twice
         deletes the first two of several equal rules; if one does not exist, ebtables refuses.
 
         Not judged: whether ebtables deletes another rule that differs from one of these only in its
@@ -69,19 +69,20 @@ class EbtablesProgram:
         self._tool = partial(run_tool, what="ebtables", package="iptables or ebtables", run=run)
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
-        # Of the backends, one may be absent; both may have no rules; but only one may have rules.
-        listed: list[tuple[BridgeRule, ...]] = []
-        unusable: list[HostError] = []
+        # Both backends are asked; a host may lack the program or the kernel module of one. If both
+        # have rules, it is not known which backend this node uses.
+        lists: list[tuple[BridgeRule, ...]] = []
+        absences: list[HostError] = []
         for program in _BACKENDS:
             try:
-                listed.append(self._rules_of(program))
+                lists.append(self._rules_of(program))
             except HostError as error:
                 if not error.is_absent:
                     raise
-                unusable.append(error)
-        if not listed:
-            raise unusable[0]
-        not_empty = [rules for rules in listed if rules]
+                absences.append(error)
+        if not lists:
+            raise absences[0]
+        not_empty = [rules for rules in lists if rules]
         if len(not_empty) > 1:
             raise HostError(_TWO_BACKENDS, what="ebtables", kind="wrong-backend")
         return not_empty[0] if not_empty else ()
@@ -89,14 +90,17 @@ class EbtablesProgram:
     def delete(self, rules: Sequence[BridgeRule]) -> None:
         if not rules:
             return
-        # ebtables-legacy-restore does not know COMMIT, and crashes if the last line has no end.
+        # ebtables-restore reads the table, then a command for each rule. The legacy one does not
+        # know COMMIT, and crashes if the last line has no end. Without --noflush, all rules of the
+        # table would be deleted first.
         lines = ["*nat", *(f"-D {rule.text}" for rule in rules), ""]
         purpose = f"delete {counted(len(rules), 'rule')}"
         text = "\n".join(lines)
         self._tool(f"{rules[0].program}-restore", "--noflush", text=text, purpose=purpose)
 
     def _rules_of(self, program: str) -> tuple[BridgeRule, ...]:
-        # ebtables-save goes first, because it loads no module: see the top of this file.
+        # First ebtables-save says whether the table exists. If it does not, `-L` would load its
+        # kernel module or create it, depending on the backend.
         save = f"{program}-save"
         purpose = "list its rules"
         saved = self._tool(save, purpose=purpose)
@@ -104,8 +108,8 @@ class EbtablesProgram:
         if "*nat" in tables:
             listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
             return read_listing(listing.out, program)
-        # The program warns if the kernel does not tell what is loaded, or if table nat has rules of
-        # nft that it cannot show. (If it has named the table, listing it above shows that fault.)
+        # Without a table there are no rules; but ebtables-save warns if it cannot read which
+        # modules are loaded, or if nft has rules in the table that it cannot show.
         if saved.err or "Table `nat' is incompatible" in saved.out:
             raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()

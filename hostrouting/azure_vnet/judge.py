@@ -116,7 +116,7 @@ def judge(
     The entries are in the order of deletion. Rules come first, because they are deleted all or
     none, and if that fails, nothing else is deleted.
     """
-    pods = read_state(facts.state)
+    pods = read_state(facts.state)  # None if the file cannot be read, which is an error below
     node = _Node(facts, config, pods or ())
     entries = (
         *_judge_rules(node),
@@ -133,9 +133,9 @@ def judge(
         findings.append(_NO_EBTABLES)
     stale = [entry for entry in entries if entry.fate == "delete"]
     stale_ips = {entry.ip for entry in stale if entry.kind == "rule"}
-    listed = [pod.name for pod in pods or () if not stale_ips.isdisjoint(pod.ips)]
-    if listed:
-        findings.append(_finding_still_listed(listed))
+    still_listed = [pod.name for pod in pods or () if not stale_ips.isdisjoint(pod.ips)]
+    if still_listed:
+        findings.append(_finding_still_listed(still_listed))
     if len(stale) > MOST:
         findings.append(_finding_too_many(len(stale)))
     if config.dry_run:
@@ -189,30 +189,30 @@ class _Node:
     ) -> None:
         links = facts.snapshot.links_by_name
         self.config = config
-        bridges = {link.name for link in links.values() if link.kind == "bridge"}
-        self.bridges = {name for name in bridges if _BRIDGE.fullmatch(name)}
+        all_bridges = {link.name for link in links.values() if link.kind == "bridge"}
+        self.bridges = {name for name in all_bridges if _BRIDGE.fullmatch(name)}
         """The bridges of azure-vnet."""
-        ports = [link for link in links.values() if link.master in bridges]
-        self.uplinks = {port.name for port in ports if port.kind in _UPLINK_KINDS}
+        all_ports = [link for link in links.values() if link.master in all_bridges]
+        self.uplinks = {port.name for port in all_ports if port.kind in _UPLINK_KINDS}
         """The ports of bridges through which frames come in from the node's network. All bridges of
         the host count, because Linux applies the ebtables rules to each of them.
         """
         self.uplinks.update(config.uplinks)
-        ports = [port for port in ports if port.master in self.bridges]
+        ports = [port for port in all_ports if port.master in self.bridges]
         self.pod_ports = [port.name for port in ports if port.name not in self.uplinks]
         """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
         self.opaque_ports = [port for port in self.pod_ports if port not in facts.view.peers]
-        """The pod ports that are not a veth whose other end can be read."""
+        """The pod ports behind which the MAC address cannot be read: `peers` lacks them."""
         self.holder_of_mac = _holder_of_each_mac(facts.view, self.uplinks)
-        """In words, who has each MAC address that is alive."""
+        """By MAC address, in words: what device has it. A pod with this MAC address is alive."""
         self.reserved = _reserved_addresses(facts.snapshot)
-        """In words, what each address is that cannot be a pod's: the host's own, or a gateway."""
+        """By address, in words: why no pod can have it."""
         self.pods: dict[IP, Endpoint] = {}
-        """By address, the pods of the state file whose devices exist."""
+        """By address, the pods of the state file. A pod whose device is gone does not count."""
         for pod in pods:
             if pod.device in links:
                 self.pods |= dict.fromkeys(pod.ips, pod)
-        # The ebtables rules that azure-vnet has added for pods.
+        # Of the ebtables rules, those that azure-vnet has added for pods.
         self.rules = [rule for rule in map(pod_rule, facts.rules or ()) if rule is not None]
         on_bridges = [each for each in facts.view.neighbours if each.dev in self.bridges]
         self.neighbours = [each for each in on_bridges if each.mac not in _NO_MAC]
@@ -222,12 +222,12 @@ class _Node:
 
 
 def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[str, str]:
-    """In words, who has each MAC address. If several have it, one of the host's own devices is
-    named, because an operator can check that most easily.
+    """Return by MAC address, in words, what device has it. If several have it, one of the host's
+    own is named, because an operator can check that most easily.
     """
     holder_of_mac: dict[str, str] = {}
     for mac, dev in view.learned:
-        if dev not in uplinks:
+        if dev not in uplinks:  # behind an uplink are other hosts
             holder_of_mac[mac] = f"a device behind {dev}"
     for dev, mac in view.peers.items():
         holder_of_mac[mac] = f"a pod behind {dev}"
@@ -237,10 +237,10 @@ def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[s
 
 
 def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
-    # In words, what each address is that no pod can have.
+    # By address, in words, why no pod can have it.
     reserved: dict[IP, str] = {}
     for route in snapshot.routes:
-        if route.prefix.length:
+        if route.prefix.length:  # not a default route: its gateway may be a pod
             continue
         for hop in route.next_hops:
             if hop.gateway is not None:
@@ -253,7 +253,8 @@ def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
 def _macs_of_each_ip(
     rules: Iterable[PodRule], neighbours: Iterable[Neighbour]
 ) -> dict[IP, list[str]]:
-    # Without the virtual MAC address, which is not a pod's.
+    # The MAC addresses that these entries give to each address, each once. Rules may give the
+    # virtual one, which is no pod's; neighbour entries never do.
     pairs = [(rule.ip, rule.mac) for rule in rules if rule.mac != VIRTUAL_MAC]
     pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
     macs_of_ip: dict[IP, list[str]] = {}
@@ -275,9 +276,11 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Judge each rule that azure-vnet adds for a pod."""
     for rule, ip, mac, uplink in node.rules:
         macs = [mac]
-        if mac == VIRTUAL_MAC:  # which says nothing about this pod
+        if mac == VIRTUAL_MAC:  # the same for all pods: other entries have the pod's own
             macs = node.macs_of_ip.get(ip, [])
         fate, reason = _fate_of_address(node, ip, macs)
+        # A rule for IP packets, unlike one for ARP, names the uplink by which they come in. If no
+        # bridge has this uplink, Linux applies the rule to no packet, so it does no harm.
         if uplink is not None and uplink not in node.uplinks:
             fate, reason = "keep", "it matches no bridged uplink"
         yield CleanupEntry("rule", rule.text, ip, fate, reason, rule)
@@ -301,8 +304,9 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
 
 
 def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:
-    """The route without the state of its next hop; None if it is not as azure-vnet adds it for a
-    pod: in table main, to one address, by one of these bridges, without any other attribute.
+    """Return the route without the state of its next hop (dead, linkdown) if azure-vnet may have
+    added it for a pod: in table main, to one address, by one of these bridges, and without any
+    attribute besides metric, scope and protocol; else None.
     """
     if route.protocol not in _PROTOCOLS or bridges.isdisjoint(route.devs):
         return None
@@ -317,15 +321,16 @@ def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:
 
 
 def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, str]:
-    """The fate of an entry for a pod's address, and the reason. If the pod is alive, it has one of
-    these MAC addresses; if there are none, its MAC address is not known.
+    """Return the fate of an entry for a pod's address, and the reason. If the pod is alive, it has
+    one of these MAC addresses; if there are none, its MAC address is not known.
 
-    A protected address is never in conflict, because another CNI does not have it. A conflict is
-    looked for before the reasons why the pod may be alive, because it says more than these.
+    A conflict (the pod is known to be alive) is looked for before the reasons why the pod may be
+    alive, because it says more than these.
     """
     reason = _why_protected(node, ip)
     if reason:
         return "keep", reason
+    # `managed` of the configuration has the networks of the other CNI; `ip` is in one of them.
     managed = f"another CNI manages {ip}"
     for mac in macs:
         if mac in node.holder_of_mac:
@@ -351,8 +356,8 @@ def _why_protected(node: _Node, ip: IP) -> str:
 
 
 def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
-    """Why the pod may be alive although nobody is known to have its MAC address; empty if it is
-    dead.
+    """Return why the pod may be alive although no device is known to have its MAC address; empty
+    if it is dead.
 
     Not judged: a silent machine behind a pod, such as a virtual machine in it. A bridge learns its
     MAC address from what it sends, and forgets it after 300 s of silence.
@@ -363,7 +368,7 @@ def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
             f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
         )
     ports = node.opaque_ports
-    if not macs:  # so the pod behind any port may be this one
+    if not macs:  # no MAC address to look for: this pod may be behind any port
         ports = node.pod_ports
     if ports:
         return (

@@ -73,22 +73,21 @@ class LinkLayer(Protocol):
         and what bridges have learned.
 
         Neighbours are read first, then devices, then what bridges have learned: so the view never
-        has the neighbour of a new pod without the pod. If a list changes while it is read, or a
-        bridge has learned an address behind a port that has come after the devices were read,
-        everything is read again, a few times; then BackendError is raised (unsettled).
+        has the neighbour of a new pod without its device. If a list changes while it is read, or
+        has a port that came after the devices were read, everything is read again. BackendError of
+        kind unsettled if the lists still change at the fifth reading.
 
-        The neighbours do not include proxy entries, those of a bridge's forwarding table, and those
-        that another program maintains (`extern_learn`). To read the other end of a veth in another
-        namespace needs CAP_NET_ADMIN there.
+        Neighbours that another program maintains (`extern_learn`) are left out. To read the other
+        end of a veth in another namespace needs CAP_NET_ADMIN there.
         """
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         """Delete the neighbour, and return True; also if it or its device is absent. Return False,
-        and delete nothing, if the address has a different entry now, or if the list of entries was
-        incomplete, so that it may have one.
+        and delete nothing, if the address has another entry now, or none in a list that Linux
+        marked as incomplete.
 
-        The kernel deletes by address and device, whatever the MAC address is. So the entries are
-        read again just before.
+        Linux deletes by address and device, whatever the MAC address is, so the entries are read
+        again just before.
         """
 
 
@@ -117,9 +116,8 @@ class KernelLinkLayer:
     def look(self) -> LinkLayerView:
         with kernel_errors("read devices and neighbours"), closing(Netlink()) as netlink:
             for _ in range(_READINGS):
-                netlink.list_has_changed = (
-                    False  # set by lists that change, or that do not fit together
-                )
+                # Becomes true if a list changes, or if two lists do not fit together.
+                netlink.list_has_changed = False
                 view = _look_once(netlink)
                 if not netlink.list_has_changed:
                     return view
@@ -134,6 +132,8 @@ class KernelLinkLayer:
 
 
 def _look_once(netlink: Netlink) -> LinkLayerView:
+    # Read everything once. `list_has_changed` is true afterwards if something may be missing.
+    # Neighbours come first: otherwise the view could have a new pod's neighbour without its device.
     entries = _entries(netlink, AF_UNSPEC)
     # As a list, because a socket must have read one answer to its end before the next request.
     links = [parts_of(answer, LINK) for answer in netlink.dump(RTM_GETLINK, bytes(LINK.size))]
@@ -153,7 +153,7 @@ def _look_once(netlink: Netlink) -> LinkLayerView:
 
     neighbours: list[Neighbour] = []
     for entry in entries:
-        if entry.is_permanent and entry.ifindex in names:
+        if entry.is_permanent and entry.ifindex in names:  # its device may have gone since
             ip = ip_address(entry.packed_ip)
             neighbours.append(Neighbour(ip, entry.mac, names[entry.ifindex]))
 
@@ -161,7 +161,7 @@ def _look_once(netlink: Netlink) -> LinkLayerView:
     for entry in _entries(netlink, AF_BRIDGE):
         if entry.ifindex not in names:
             netlink.list_has_changed = True  # the port has come since the devices were read
-        elif not entry.is_permanent:
+        elif not entry.is_permanent:  # not the port's own MAC address
             learned.add((entry.mac, names[entry.ifindex]))
 
     return LinkLayerView(
@@ -196,6 +196,7 @@ def _entries(netlink: Netlink, family: int) -> list[_Entry]:
     entries: list[_Entry] = []
     for answer in netlink.dump(_RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
         (_family, index, state, flags), attributes = parts_of(answer, _NEIGHBOUR)
+        # With NTF_EXT_LEARNED, the entry stays only until the program that added it deletes it.
         is_permanent = bool(state & _NUD_PERMANENT) and not flags & _NTF_EXT_LEARNED
         mac = attributes.get(_NDA_LLADDR, b"").hex(":")
         entries.append(_Entry(index, attributes.get(_NDA_DST, b""), mac, is_permanent))
@@ -203,31 +204,28 @@ def _entries(netlink: Netlink, family: int) -> list[_Entry]:
 
 
 def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
-    """The MAC address of the other end of a veth; empty if it cannot be read, or if the device is
-    not a veth.
+    """Return the MAC address of the other end of a veth; empty if it cannot be read, or if the
+    device is not a veth.
 
-    A veth names its other end by an index, and if that end is in another namespace, by the id of
-    this namespace, in which the index counts. The answer has to repeat the id: without it, the
-    answer is about a device of our own namespace.
+    IFLA_LINK is the index of the other end. If that end is in another namespace, the index is one
+    of that namespace, and IFLA_LINK_NETNSID is the namespace's id.
     """
     if kind_of(link) != "veth":
         return ""
-    namespace = link.get(_IFLA_LINK_NETNSID)
-    request = LINK.pack(0, number_in(link, _IFLA_LINK) or 0, 0)  # no device has the index 0
-    if namespace is not None:
-        request += attribute(_IFLA_TARGET_NETNSID, namespace)
+    netns_id = link.get(_IFLA_LINK_NETNSID)
+    request = LINK.pack(0, number_in(link, _IFLA_LINK) or 0, 0)  # Linux refuses the index 0
+    if netns_id is not None:
+        request += attribute(_IFLA_TARGET_NETNSID, netns_id)
     (peer,) = netlink.ask(RTM_GETLINK, [request])
     if isinstance(peer, KernelError):
         return ""
     _, peer_link = parts_of(peer, LINK)
-    if peer_link.get(_IFLA_TARGET_NETNSID) != namespace:
-        return ""
     return peer_link.get(_IFLA_ADDRESS, b"").hex(":")
 
 
 def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:
-    """Delete the neighbour. Return False, and delete nothing, if its address has a different entry
-    on this device now, or if the list of entries was incomplete, so that it may have one.
+    """Delete the neighbour, and return True; also if it is absent. Return False, and delete
+    nothing, if its address has another entry on this device now, or none in an incomplete list.
     """
     family = AF_OF[neighbour.ip.version]
     indexes = {link.name: link.index for link in list_links(netlink)}
@@ -239,7 +237,7 @@ def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:
     # Compared by the first two fields, the device and the address.
     present = [entry for entry in _entries(netlink, family) if entry[:2] == expected[:2]]
     if not present:
-        return not netlink.list_has_changed  # an entry may be missing if the list changed meanwhile
+        return not netlink.list_has_changed  # true: an entry may be missing from the list
     if present != [expected]:
         return False
     request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, packed_ip)

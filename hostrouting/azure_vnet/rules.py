@@ -48,6 +48,7 @@ class PodRule(NamedTuple):
 
 def pod_rule(rule: BridgeRule) -> PodRule | None:
     """Read the rule as a pod's rule; None if it is not one."""
+    # Each option is a text with its values: "-i eth0".
     chain, *options = re.split(r" +(?=-)", rule.text)
     if chain != "PREROUTING":
         return None
@@ -59,6 +60,6 @@ def pod_rule(rule: BridgeRule) -> PodRule | None:
     if int(mac[:2], 16) & 1:  # a broadcast or multicast address, which no device has
         return None
     uplink = match.groupdict().get("uplink")  # the shape for ARP has no such group
-    with suppress(ValueError):  # the text only looks like an address
+    with suppress(ValueError):  # the shape also fits texts such as 10.1.0.555
         return PodRule(rule, as_ip(match["ip"]), mac, uplink)
     return None

@@ -39,7 +39,8 @@ def read_state(text: str | None) -> tuple[Endpoint, ...] | None:
 
 
 def _pods(document: Any) -> Iterator[Endpoint]:
-    if document in ({}, {"Network": None}):  # azure-cns writes {} into an empty file
+    # Another shape raises an exception, which `read_state` expects.
+    if document in ({}, {"Network": None}):  # empty: azure-cns writes {}, azure-vnet null
         return
     for uplink in _member(document["Network"], "ExternalInterfaces", dict).values():
         for network in _member(uplink, "Networks", dict).values():

@@ -58,7 +58,7 @@ class CleanupPlan:
     @property
     def would_fail(self) -> str:
         """Why a run would fail, for `phases.plan`; empty if it would not."""
-        if self.is_report:
+        if self.is_report:  # it deletes nothing, so no error stops it
             return ""
         return "; ".join(first_of(self.errors))
 
@@ -121,7 +121,7 @@ class CleanStaleAzureVnet:
         section = self.config.azure_vnet_cleanup
         if section is None:
             return phases.Skip("azureVnetCleanup is not in the configuration")
-        if section.dry_run:
+        if section.dry_run:  # only report: nothing changes, so the host is not locked
             plan = self.plan()
             for finding in plan.findings:
                 ctx.log.log(finding.level, "%s", finding)
@@ -132,10 +132,12 @@ class CleanStaleAzureVnet:
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
-        # A fake host with the programs of this machine would be judged by the wrong facts.
-        edges = {type(self.ebtables), type(self.link_layer)}
-        is_of_this_kernel = self.host.backend in {None, Host.local().backend}
-        if not is_of_this_kernel and edges & {EbtablesProgram, KernelLinkLayer}:
+        # The defaults of `ebtables` and `link_layer` are those of this machine's kernel. With them,
+        # a fake host, or any other one with a kernel of its own, would be judged by wrong facts. An
+        # image has no kernel (None): `open_kernel` refuses it below.
+        readers = {type(self.ebtables), type(self.link_layer)}
+        has_this_kernel = self.host.backend in {None, Host.local().backend}
+        if not has_this_kernel and readers & {EbtablesProgram, KernelLinkLayer}:
             raise TypeError("a host with a kernel of its own needs its ebtables= and link_layer=")
         with self.host.open_kernel() as backend:
             rules = self._list_rules()
@@ -181,6 +183,7 @@ class CleanStaleAzureVnet:
         )
 
     def _new_undo_file(self) -> str:
+        # The first path that is free: the files of earlier runs stay.
         paths = map(HostLayout.undo_path, count(1))
         return next(path for path in paths if self.host.files.look(path) is None)
 
@@ -219,8 +222,8 @@ class CleanStaleAzureVnet:
         return deleted
 
     def _delete_thing(self, thing: BridgeRule | Neighbour | Route, backend: RouteBackend) -> str:
-        """Delete a neighbour or a route; return why it could not be deleted, or an empty text, also
-        if it was absent. Rules are deleted before, so nothing is done for them.
+        """Delete a neighbour or a route. Return why it was not deleted; empty if it is gone now, or
+        if the thing is a rule: `_delete` has deleted all rules before.
         """
         if isinstance(thing, Neighbour) and not self.link_layer.delete_neighbour(thing):
             return f"{thing} has changed since it was read, so it is not deleted"

@@ -41,7 +41,9 @@ class ConfigFile(File):
     """config.json. A file that means the same, in another layout, is not replaced."""
 
     def has_content(self, files: Files) -> bool:
-        """See File."""
+        """Whether the file on the host means the same configuration. One that cannot be read as a
+        configuration does not.
+        """
         text = files.read(self.path) or ""
         with suppress(ConfigError):
             return HostRoutingConfig.from_json(text) == HostRoutingConfig.from_json(self.text)
@@ -51,31 +53,32 @@ class ConfigFile(File):
 def files_on(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
     """The files of this configuration for this host. The interpreter of the host compiles the
     program; that of an image cannot be run here, so an image gets only the sources.
+
+    If no interpreter is found, the link to it leads to the usual path, where one can be installed.
     """
     interpreter = host.interpreter
-    compiles = None if host.is_image else interpreter
-    return files_of(config, compiles, python=interpreter.find() or USUAL)
+    compiler = None if host.is_image else interpreter
+    return files_of(config, compiler, python=interpreter.find() or USUAL)
 
 
 def files_of(
-    config: HostRoutingConfig, interpreter: Interpreter | None = None, *, python: str = ""
+    config: HostRoutingConfig, compiler: Interpreter | None = None, *, python: str
 ) -> tuple[File, ...]:
     """The files and links of this configuration, in the order in which they are written; none if it
-    asks for nothing. `interpreter` compiles the program, and `python` is the path of the
-    interpreter on the node.
+    asks for nothing. `compiler` compiles the program (None: only sources), and `python` is the path
+    of the interpreter on the node.
 
     A run can be killed between two of them, so each comes before those that need it: the program
     before config.json, which an older program might not understand, and both before the units. The
-    drop-ins come last.
+    drop-ins come last. Without gated units, nothing runs the program, so it is left out.
     """
     if config.asks_for_nothing:
         return ()
     gated = gated_units(config)
     files: list[File] = []
     if gated:
-        files.append(Program(interpreter=interpreter))
-        if python:
-            files.append(File(HostLayout.python_path, target=python))
+        files.append(Program(interpreter=compiler))
+        files.append(File(HostLayout.python_path, target=python))
     files.append(ConfigFile(HostLayout.config_path, render_config(config)))
     for part in config.parts:
         files += _unit_files(UNIT_OF_PART[part])

@@ -44,9 +44,9 @@ def owned_paths(files: Files) -> tuple[str, ...]:
 
 
 def proof_of_installation(files: Files) -> list[str]:
-    """The paths of files of ours that are written after config.json: if one is there, config.json
-    was there, too. So the program is not among these, nor a temporary file, nor the opening of the
-    gate, which an administrator writes.
+    """The paths of files of ours that a run writes only after config.json: if one is there,
+    config.json was there, too. Other files prove nothing: a run that was killed may have left the
+    program or a temporary file, and an administrator may have opened the gate.
     """
     return _ours_among(files, _written_later(files))
 
@@ -54,27 +54,28 @@ def proof_of_installation(files: Files) -> list[str]:
 def _written_later(files: Files) -> list[str]:
     """The paths that a run may write after config.json, for all units that have drop-ins here."""
     paths = [HostLayout.drop_in_path(unit) for unit in units_with_drop_ins(files)]
-    for link, unit in _UNIT_OF_LINK.items():
-        paths += [link, unit]
+    for link_path, unit_path in _UNIT_OF_LINK.items():
+        paths += [link_path, unit_path]
     return [*paths, HostLayout.networkd_path]
 
 
 def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
-    """Return those of the paths at which a file of ours is."""
+    """Return the paths at which there is a file of ours."""
     return [path for path in existing(files, paths) if _is_ours(files, path)]
 
 
 def _is_ours(files: Files, path: str) -> bool:
-    """Whether what is at this path is ours. A link that starts a unit of ours is, even if the unit
-    is missing, but not if the unit's file is another program's.
+    """Whether what is at this path is ours. A file has a mark in it. A link that starts one of our
+    units at boot is ours if that unit's file is missing or ours, but not if the file is another
+    program's.
     """
-    unit = _UNIT_OF_LINK.get(path)
-    if unit is None:
+    unit_path = _UNIT_OF_LINK.get(path)
+    if unit_path is None:
         return is_ours(files, path)
     entry = files.look(path)
-    if entry is None or entry.target != unit:
+    if entry is None or entry.target != unit_path:
         return False
-    return files.look(unit) is None or is_ours(files, unit)
+    return files.look(unit_path) is None or is_ours(files, unit_path)
 
 
 def units_with_drop_ins(files: Files) -> list[str]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PACKAGES = ("hostrouting", "phases", "attr", "attrs")
 """The packages whose sources a node needs."""
 _OURS = ("hostrouting/", "phases/")
-_LEFT_OUT = (
+_NOT_FOR_NODES = (
     "hostrouting/__pyinstaller/",
     "hostrouting/testing/",
     "phases/testing.py",
@@ -53,8 +53,9 @@ class Program(File):
     """The interpreter that is to compile it; None for an image, which gets only sources."""
 
     def has_content(self, files: Files) -> bool:
-        """See File. The compiled files in the archive are not compared: without them, or with those
-        of another interpreter, the program only starts more slowly.
+        """Whether the file on the host has the sources of the running library, and is undamaged:
+        `_head` has the digest of these sources, and that of the archive follows. Compiled files do
+        not count: without the right ones, the program only starts more slowly.
         """
         program = files.read_bytes(HostLayout.program_path) or b""
         head = _head()
@@ -62,24 +63,27 @@ class Program(File):
         return program == head + _digest(archive) + archive
 
     def content(self) -> bytes:
-        """See File. RequirementError if the interpreter cannot run the program."""
+        """Make the program. RequirementError if the interpreter cannot run it."""
         if self.interpreter is None:
             return pack(sources_of_program())
         return pack(self.interpreter.compile(self.interpreter.find(), sources_of_program()))
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Make the program that has these files, by their names. Equal files give equal bytes, because
-    each has the default date of zipfile. Nothing is compressed, so that loading is fast.
+    """Make the program from these files, by their names: `_head()` (a line that starts Python, and
+    the digest of the sources), the digest of the archive, and the zip archive. Equal files give
+    equal bytes, because each has the default date of zipfile. Nothing is compressed, so that
+    loading is fast.
     """
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as writer:
         for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name), content)
-    return _head() + _digest(packed.getvalue()) + packed.getvalue()
+            writer.writestr(zipfile.ZipInfo(name), content)
+    return _head() + _digest(archive.getvalue()) + archive.getvalue()
 
 
 def _head() -> bytes:
+    """The line that starts Python, and the digest of the sources."""
     return f"#!/usr/bin/env python3\n{sources_digest()}\n".encode()
 
 
@@ -89,8 +93,8 @@ def _digest(archive: bytes) -> bytes:
 
 @cache
 def sources_digest() -> str:
-    """The digest of the running library, without attrs: two agents of one release may have
-    different versions of attrs, and would replace the program in turns.
+    """The digest of the running library's own sources. Those of attrs do not count: two agents of
+    one release may have different versions of attrs, and would replace the program in turns.
     """
     digest = hashlib.sha256()
     for name, text in sources_of_program().items():
@@ -108,7 +112,7 @@ def version() -> str:
 @cache
 def sources_of_program() -> dict[str, bytes]:
     """The sources of the program by their names in the archive, sorted. HostError if this process
-    runs without its sources.
+    has only compiled files.
     """
     sources: dict[str, bytes] = {}
     for package in PACKAGES:
@@ -122,7 +126,7 @@ def sources_of_program() -> dict[str, bytes]:
             target=_MAIN,
         )
     sources["__main__.py"] = sources[_MAIN]
-    return {name: sources[name] for name in sorted(sources) if not name.startswith(_LEFT_OUT)}
+    return {name: sources[name] for name in sorted(sources) if not name.startswith(_NOT_FOR_NODES)}
 
 
 def _sources_in(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:

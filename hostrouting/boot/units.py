@@ -25,29 +25,26 @@ HEADER = f"# {MARK}; changes are overwritten.\n"
 def _program(function: str) -> str:
     """The shell command that runs this function of `hostrouting.node` with the argument $1.
 
-    The shell opens the program as descriptor 3. A process that opened it by its path for each
-    module would fail when a run replaces the file.
+    The shell opens the program as descriptor 3, from which Python imports the function. A process
+    that opened it by its path for each module would fail when a run replaces the file.
     """
     python = f'{HostLayout.python_path} -I -S -c "{HostLayout.call_code.format(function)}"'
     return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
 
 
-_SAY_THAT_IT_DID_NOT_RUN = (
-    '{ echo "<3>hostrouting: $1 was refused: the gate could not be run (exit $s), see the lines '
-    'above"; echo "<5>hostrouting: to see what to do, as root: $h status"; '
-    'echo "<5>hostrouting: to start ALL gated units without any check until the next boot, as '
-    f'root: {HostLayout.opening_command}"; }} >&2'
-)
 _GATE = "; ".join(
     (
         # Python runs in the background, and the shell waits for it: so a signal reaches the shell
         # at once, and it exits with 255 even if the unit counts SIGTERM as a success
         # (SuccessExitStatus=).
         "u=$1",
+        # The echo of some shells makes other characters of a backslash, which a name may have.
+        # systemd makes one backslash of two.
+        r'say() { printf "%s\\n" "$1" >&2; }',
         "stop() { kill $! 2>/dev/null",
         "wait $!",
         # A program that is still being loaded cannot log why it ends.
-        f'[ $? = {REFUSED} ] || echo "<3>hostrouting: $u was refused: a signal ended the gate" >&2',
+        f'[ $? = {REFUSED} ] || say "<3>hostrouting: $u was refused: a signal ended the gate"',
         "exit 255; }",
         "trap stop HUP INT QUIT TERM USR1 USR2",
         # The opening is a regular file of root's that only root can write and nobody can execute,
@@ -55,7 +52,7 @@ _GATE = "; ".join(
         f"f={HostLayout.opening_path} m= r=",
         "[ ! -O $f ] || m=$(ls -ld $f)",
         "case $m in -r[w-]-[r-]--[r-]--*) read -r r <$f;; esac",
-        'case $r in *[![:space:]]*) echo "<4>hostrouting: $1 starts UNCHECKED: $f: $r" >&2',
+        'case $r in *[![:space:]]*) say "<4>hostrouting: $u starts UNCHECKED: $f: $r"',
         "exit 0;; esac",
         # A unit may have a network of its own, which the + of the condition does not undo.
         "n=",
@@ -67,10 +64,22 @@ _GATE = "; ".join(
         f"[ $s != {PASSED} ] || exit 0",
         # The command that opens the gate needs this folder, which the program would have made.
         f"[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory}",
-        # A command for the operator: the link to Python may not work, and the program may be gone.
-        f'h="$(ls /usr/bin/python3.?? 2>/dev/null | tail -1) {HostLayout.program_path}"',
-        f"[ -e {HostLayout.program_path} ] || h=hostrouting",
-        f"[ $s = {REFUSED} ] || {_SAY_THAT_IT_DID_NOT_RUN}",
+        f"[ $s != {REFUSED} ] || exit 255",
+        (
+            'say "<3>hostrouting: $u was refused: the gate could not be run (exit $s), see the '
+            'lines above"'
+        ),
+        # For the operator: the link to Python may not work, and the program may be damaged or gone.
+        "p=$(ls /usr/bin/python3.?? 2>/dev/null | tail -1)",
+        f'h="$p {HostLayout.program_path}"',
+        "timeout 9 $h --help >/dev/null 2>&1 || h=hostrouting",
+        'h="to see what to do, as root: $h status"',
+        '[ "$p" ] || h="install Python 3.10 or newer, as the package python3 or python3.N"',
+        'say "<5>hostrouting: $h"',
+        (
+            'say "<5>hostrouting: to start ALL gated units without any check until the next boot, '
+            f'as root: {HostLayout.opening_command}"'
+        ),
         # With 1 to 254, systemd would skip the start and report a success.
         "exit 255",
     )
@@ -149,6 +158,7 @@ that does not know a key logs that, and ignores the key.
 # - pipe, pipe2: they are in @ipc, and Python needs them to run nft.
 # - ProtectHostname= is not set: systemd 247 cannot combine it with a read-only /proc.
 # - RuntimeDirectory=: the folder of the lock exists, and is writable.
+# - SyslogIdentifier=: by this name, `status` finds the lines in the journal.
 _SANDBOX = """\
 NoNewPrivileges=yes
 CapabilityBoundingSet={capabilities}
@@ -177,6 +187,7 @@ LockPersonality=yes
 MemoryDenyWriteExecute=yes
 RuntimeDirectory=hostrouting
 RuntimeDirectoryPreserve=yes
+SyslogIdentifier=hostrouting
 """
 
 _FOR_NFT = "kill"
@@ -201,7 +212,9 @@ def _render(
     paths: str = _READ_ONLY,
     is_enabled: bool = True,
 ) -> str:
-    """The text of a unit that runs this command; `settings` are further lines of [Service]."""
+    """The text of a unit that runs this command; `settings` are further lines of [Service]. Its
+    sandbox leaves it these capabilities, these system calls beside the usual ones, and these paths.
+    """
     lines = [
         "[Unit]",
         f"Description={description}",

@@ -49,7 +49,7 @@ _READINGS = 3
 tables may have changed between the reading and the answers.
 """
 
-_RESTLESS = Finding(
+_CHANGED_WHILE_READ = Finding(
     "kernel-differs",
     "warning",
     "the route tables kept changing while they were read, so a route may be missing in the reading",
@@ -60,7 +60,8 @@ _RESTLESS = Finding(
 
 def check_kernel(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
     """Check this host now, without waiting for anything: a task waits for what
-    `find_what_may_come` names. ConfigError if no CIDRs are expected.
+    `find_what_may_come` names. While the kernel's answers differ from its tables, check again, up
+    to three times in all. ConfigError if no CIDRs are expected.
     """
     require_cidrs(config)
     report = _check_once(backend, config)
@@ -78,13 +79,14 @@ def _differs(report: CheckReport) -> bool:
 
 def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
     """What is missing and may still come after a boot, in words: default routes and expected
-    devices. If no unit may start with this verdict, differing tables count, too: they may still be
-    changing. Empty if nothing is missing, or if the verdict is OK without it.
+    devices. If this verdict keeps units from starting, a difference between the tables and the
+    kernel counts, too: the tables may still be changing. Empty if nothing is missing.
     """
     if report.verdict == "ok":
         return ""
     snapshot = report.snapshot
-    # After a boot with ipv6.disable=1, nothing of IPv6 is listed, and no default route will come.
+    # The families of which anything is listed. After a boot with ipv6.disable=1, nothing of IPv6
+    # is, and no default route will come.
     present = {rule.family for rule in snapshot.rules}
     present.update(route.prefix.family for route in snapshot.routes)
     missing = [
@@ -149,7 +151,7 @@ def check_family(judge: Judge) -> FamilyReport:
     ]
     doubts = [*describe_doubts(judge.fib.family, in_doubt)]
     if judge.fib.snapshot.restless:
-        doubts.append(_RESTLESS)
+        doubts.append(_CHANGED_WHILE_READ)
     return FamilyReport(
         judge.fib.family,
         judge.fib.snapshot,
@@ -164,7 +166,7 @@ def check_family(judge: Judge) -> FamilyReport:
 
 
 def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
-    """Yield an escape for each range whose packets escape in the same way."""
+    """Yield an escape for each range of the block whose packets escape in the same way."""
     for (opinion, decision), first, last in ranges_of((part, part.escape) for part in parts):
         yield Escape(block, first, last, opinion.name, decision, opinion.devs, opinion.hidden)
 
@@ -173,12 +175,12 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
     """Yield each doubt about these parts, with each range that it is about. Decisions that are not
     judged are left out: `_doubts_about_not_judged` names the rules and routes that are the reason.
     """
-    labelled: list[tuple[Part, tuple[Opinion, ...]]] = []
+    parts_with_doubts: list[tuple[Part, tuple[Opinion, ...]]] = []
     for part in parts:
         doubts = [each for each in part.opinions if each.grade is Grade.DOUBT]
-        others = dict.fromkeys(each for each in doubts if each.name != NOT_JUDGED)
-        labelled.append((part, tuple(others)))
-    for opinions, first, last in ranges_of(labelled):
+        judged = dict.fromkeys(each for each in doubts if each.name != NOT_JUDGED)
+        parts_with_doubts.append((part, tuple(judged)))
+    for opinions, first, last in ranges_of(parts_with_doubts):
         for opinion in opinions:
             yield opinion, first, last
 
@@ -192,11 +194,12 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
     Field states: networkd-took-the-local-rule, netbird-and-vrf.
     """
     fib = judge.fib
-    if fib.rules[:1] == default_rules(fib.family)[:1]:
+    if fib.rules[:1] == default_rules(fib.family)[:1]:  # the rule for table local
         return
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     for address in judge.devices.addresses:
-        # Not 127.0.0.1: it would be named wherever the rule is missing, and nobody else uses it.
+        # An address on a port of a VRF has its local route in the table of the VRF. Not 127.0.0.1:
+        # it would be named wherever the rule is missing, and nobody else uses it.
         can_be_local = address.dev != "lo" and Prefix.of(address.ip) in local
         if can_be_local and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
             yield Opinion(Grade.DOUBT, MISSING_RULE), int(address.ip), int(address.ip)
@@ -204,8 +207,8 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
 
 def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterator[RangeInDoubt]:
     """Yield a doubt for each rule and route that the engine does not evaluate and that applies to
-    addresses in these blocks. A route for all addresses counts even without blocks: `check_family`
-    judges none if it finds no default route, and this one may be it.
+    addresses in these blocks. A rule or route for all addresses always counts. If no default
+    route is found, there are no blocks, and what is not judged may lead to a default route.
     """
     for name, prefix in not_judged(judge.fib):
         if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
@@ -216,7 +219,7 @@ def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterat
 
 
 def _check_once(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
-    """Read the host, judge it, and ask its kernel."""
+    """Read the host, as far as it matters to the CIDRs (`near`), judge it, and ask its kernel."""
     snapshot = backend.snapshot(near=[*map(Prefix.of, config.route_overlap.cidrs)])
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
@@ -229,8 +232,8 @@ def _check_once(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport
 def _doubts_of_kernel(
     judge: Judge, report: FamilyReport, backend: RouteBackend
 ) -> Iterator[RangeInDoubt]:
-    """Ask the kernel about the first address of each part. Yield a doubt if its answer is not the
-    decision that the tables gave.
+    """Ask the kernel about the first address of each part that is judged. Yield a doubt for each of
+    these addresses where its answer does not agree with the decision that the tables gave.
     """
     judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
     # Linux has no answer for 0.0.0.0.

@@ -32,10 +32,7 @@ class Devices:
     def __init__(self, fib: Fib) -> None:
         """Take the devices, and the addresses of the family, from the snapshot of these tables."""
         self.links = fib.snapshot.links_by_name
-        self.addresses: list[Address] = []
-        for address in fib.snapshot.addresses:
-            if address.ip.version == fib.family:
-                self.addresses.append(address)
+        self.addresses = [each for each in fib.snapshot.addresses if each.ip.version == fib.family]
         self._fib = fib
 
     # Whose a device is.
@@ -57,14 +54,16 @@ class Devices:
         return any(self.cni_of(dev) is cni for dev in self.links)
 
     def is_used_as(self, dev: str, use: str) -> bool:
-        """Whether a CNI has a device like this one for this use (`config.cni.Use`)."""
+        """Whether a CNI has a device like this one for this use: pod (it leads to one pod), bridge
+        (to the pods of this node), network (to all pods), or marked (`config.cni.Use`).
+        """
         row = self.cni_row(dev)
         return row is not None and row[1].use == use
 
     @cached_property
     def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:
-        """The devices whose routes show which CNI has pods on this node, each with this CNI: those
-        of single pods, and those in `POD_NETWORKS`.
+        """The devices whose routes show which CNI has pods on this node, each with this CNI: the
+        devices of single pods, and cilium_host (`POD_NETWORKS`).
         """
         devs: dict[str, None] = {}  # each once, in the order of the routes
         for route in self._fib.routes:
@@ -84,9 +83,8 @@ class Devices:
 
     @cached_property
     def pod_routes(self) -> list[Route]:
-        """The usable routes to pods of this node, in table main and the tables for plain packets:
-        to a single pod by its device, to a network by the bridge of the pods, or to a network by a
-        device for all pods that has an address in it.
+        """The usable routes to pods of this node, in table main and the tables for plain packets.
+        Routes for a tos or for some sources are left out, because plain packets do not take them.
 
         Field states: aws-vpc-cni-security-groups-strict (a table that is not main);
         tailscale-exit-node-hides-cilium.
@@ -104,8 +102,10 @@ class Devices:
         return routes
 
     def _leads_to_pods(self, route: Route) -> bool:
-        """Whether the route leads to pods of this node: to one address by a pod's device or a
-        bridge of pods, or to a network by such a bridge or a device in `POD_NETWORKS`.
+        """Whether the route leads to pods of this node. A route to one address does if its device
+        is a pod's or a bridge of pods, and the address is not the device's own. A route to a
+        network does if its device is a bridge of pods, or is cilium_host (`POD_NETWORKS`) and has
+        an address in the network.
         """
         own = [address for address in self.addresses if address.dev in route.devs]
         is_by_bridge = any(self.is_used_as(dev, "bridge") for dev in route.devs)
@@ -125,7 +125,7 @@ class Devices:
         return is_card(self.links.get(dev), self.links) and self.cni_row(dev) is None
 
     def cards_in(self, bridge: str) -> list[str]:
-        """The cards that are ports of the bridge."""
+        """The cards that are ports of the bridge; a veth or a tap leads to a guest, and is none."""
         ports = [link for link in self.links.values() if link.master == bridge]
         others = [port for port in ports if port.kind not in OF_GUESTS]
         return [port.name for port in others if is_card(port, self.links)]

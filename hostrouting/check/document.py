@@ -12,16 +12,14 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import Mode
     from hostrouting.finding import Finding
 
-_OPEN = {"destination": "", "gateway": "", "dev": "", "metric": 0}
-"""The values of the keys that a proposed route leaves out: each route in the document has all keys,
-for programs.
-"""
+_EMPTY_ROUTE = {"destination": "", "gateway": "", "dev": "", "metric": 0}
+"""The keys that a proposed route may leave out. Each route in the document has all of them."""
 
 
 def check_document(
     report: CheckReport, *, mode: Mode, findings: Iterable[Finding] | None = None
 ) -> dict[str, Any]:
-    """The document. A command gives `findings` to add some of its own to those of the check."""
+    """The document. A command gives `findings` if it adds some of its own to those of the check."""
     if findings is None:
         findings = check_findings(report, mode=mode)
     verdicts: dict[str, str] = {}
@@ -37,5 +35,5 @@ def check_document(
         "mode": mode,
         "expectedDevs": expected_devs,
         "findings": [finding.to_mapping() for finding in findings],
-        "repair": [{**_OPEN, **route.to_mapping()} for route in report.routes],
+        "repair": [{**_EMPTY_ROUTE, **route.to_mapping()} for route in report.routes],
     }

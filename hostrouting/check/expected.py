@@ -59,7 +59,8 @@ class Uplinks(NamedTuple):
 
 def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
     """The expected devices of a host, and the doubt about them. `configured` are those that the
-    configuration names, if any: nothing is in doubt then.
+    configuration names, if any: nothing is in doubt then. Otherwise the devices of the first
+    default route are expected, and all devices that are in doubt.
     """
     links = devices.links
     default_routes = list(_default_routes(fib))
@@ -71,20 +72,23 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
         devs = frozenset(defaults[0].devs)
         doubtful = doubtful_devs(defaults, fib.snapshot)
         all_devs = devs_of(defaults)
+        # Packets of other users take another of these, and nobody knows which is meant.
         if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
             doubtful |= all_devs
+    # The devices of the first default route without a tunnel, if a tunnel is expected.
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
-    card = _card_below_tunnel(hidden, devs, devices)
+    card_below_tunnel = _card_below_tunnel(hidden, devs, devices)
     hidden_card = None
-    if has_tunnel(devs & devs_that_count, links):  # a named tunnel may have no default route
-        hidden_card = card
-    # Each device in doubt may be the intended one.
+    # A tunnel that the configuration names may have no default route, and then hides no card.
+    if has_tunnel(devs & devs_that_count, links):
+        hidden_card = card_below_tunnel
     expected = devs | doubtful
+    # If no card is expected, a default route by a tunnel in doubt or by a dummy does not show which
+    # card is the uplink. A tap that is not in doubt is the uplink itself.
     is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
     has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
-    may_be_wrong = bool(doubtful) or has_dummy
-    is_card_unknown = may_be_wrong and not is_card_known
-    return Uplinks(expected, defaults, card, hidden_card, doubtful, is_card_unknown)
+    is_card_unknown = (bool(doubtful) or has_dummy) and not is_card_known
+    return Uplinks(expected, defaults, card_below_tunnel, hidden_card, doubtful, is_card_unknown)
 
 
 # The default routes.
@@ -97,9 +101,10 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
     every = Prefix(fib.family, 0, 0)
     for applied in fib.applied:
         # A rule with a `to`, or a `not to`, is not about all packets, even if its table has a
-        # default route. One without it selects plain packets to every address, or to none.
+        # default route.
         if applied.table is None or applied.to is not None:
             continue
+        # Without a `to`, a rule selects plain packets to all addresses, or to none.
         if not applied.selects_plain(every.first):
             continue
         for route in _defaults_in(applied.table, every):
@@ -115,18 +120,19 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
     halves = [route for half in every.halves() for route in table.routes_to(half)[:1]]
     if len(halves) == 2 and all(route.type == "unicast" for route in halves):
         first, second = halves
-        hops = dict.fromkeys([*first.next_hops, *second.next_hops])
-        yield first._replace(next_hops=tuple(hops))
+        next_hops = first.next_hops + second.next_hops
+        yield first._replace(next_hops=tuple(dict.fromkeys(next_hops)))
     for route in table.routes_to(every):
         if route.type == "unicast":
             yield route
 
 
 def _is_for_root_alone(fib: Fib, default: Route) -> bool:
-    """Whether the first rule that leads plain packets, which are root's, to the table of this
-    default route has a uidrange: other users may have another default route.
+    """Whether the first rule that leads plain packets to the table of this default route has a
+    uidrange. Plain packets are root's, so other users may have another default route.
     """
     for applied in fib.applied:
+        # Any address will do: a rule with a `to` gives no default route.
         if applied.rule.table == default.table and applied.selects_plain(0):
             return "uidrange" in dict(applied.conditions)
     return False
@@ -149,30 +155,27 @@ def _routes_that_count(
 ) -> tuple[Route, ...]:
     """The default routes through the devices that count, with only these next hops.
 
-    Two halves by a tunnel count: OpenVPN hides the default route by them (`redirect-gateway def1`).
-    Two halves by another device count only if no card has a default route of length 0: beside one,
-    they are probably the very routes that the check has to find.
+    If a device that is not a tunnel has one of length 0, two halves (/1) count only if they are a
+    tunnel's, as OpenVPN's are (`redirect-gateway def1`): halves by another device are probably the
+    very routes that the check has to find. Otherwise all count.
 
-    Field state: bgp-halves-before-a-vpn has only a tunnel's of length 0.
+    Field state: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
     """
     through_these = with_next_hops(defaults, lambda hop: hop.dev in counting)
     whole = [route for route in through_these if route.prefix.length == 0]
     if all(has_tunnel(route.devs, links) for route in whole):
         return tuple(through_these)
-    return tuple(
-        route
-        for route in through_these
-        if route.prefix.length == 0 or has_tunnel(route.devs, links)
-    )
+    counted = [each for each in through_these if each in whole or has_tunnel(each.devs, links)]
+    return tuple(counted)
 
 
 def _card_below_tunnel(
     hidden: frozenset[str], devs: frozenset[str], devices: Devices
 ) -> str | None:
-    """The device of the first default route that is not a tunnel's (`hidden`), if it is one device.
-
-    If cards are expected beside the tunnel, it must be one of them, else there is none: with a
-    configuration that names eth0 and wg0, no other card is the one below the tunnel.
+    """Return the card by which an expected tunnel sends its packets, or None if that is unclear.
+    `hidden` are the devices of the first default route that is not a tunnel's; the card is the only
+    one of them. `devs` are the expected devices. If there are cards among them (eth0 beside wg0),
+    another card is not below the tunnel: a rail, too, can have a default route.
 
     Field states: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """

@@ -44,15 +44,15 @@ def _hosts_in_service_networks(judge: Judge) -> Iterator[Finding]:
 
 def _known_addresses(judge: Judge) -> dict[IP, str]:
     """The addresses of this host and of its gateways, each with its role in words."""
-    devices = judge.devices
     known: dict[IP, str] = {}
     for route in judge.fib.routes:
         for hop in route.next_hops:
             if hop.gateway is not None:
                 known[hop.gateway] = "a gateway"
-    for address in devices.addresses:
+    for address in judge.devices.addresses:
+        link = judge.devices.links.get(address.dev)  # none if it came after the list of devices
         # kube-proxy and a DNS cache have the addresses of services on dummy devices.
-        if devices.links[address.dev].kind != "dummy":
+        if link and link.kind != "dummy":
             known[address.ip] = f"the address of {address.dev}"
     return known
 
@@ -76,8 +76,12 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if cards:
         used = sorted(uplinks.devs)
         sentence = f"Linux prefers the default route of {spoken(used)} to that of {spoken(cards)}"
-        remedy = Remedy(
-            "name the intended devices with --dev NAME, or in routeOverlap.expectedDevs"
+        facts = {"candidates": [*used, *cards]}
+        yield Finding(
+            "default-routes",
+            "warning",
+            sentence,
+            spoken(cards),
+            Remedy("name the intended devices with --dev NAME, or in routeOverlap.expectedDevs"),
+            facts,
         )
-        facts = {"candidates": [*cards, *used]}
-        yield Finding("default-routes", "warning", sentence, spoken(cards), remedy, facts)

@@ -76,7 +76,6 @@ right. systemd-networkd and NetworkManager write DHCP. dhclient does not, so its
 made by hand.
 """
 
-
 _OF_EVERY_LINK = (
     Prefix.parse("127.0.0.0/8"),
     Prefix.parse("224.0.0.0/4"),
@@ -130,7 +129,7 @@ class Judge:
         return self.opinion_on_route(decision.route, are_marked=are_marked)
 
     def opinion_on_route(self, route: Route, *, are_marked: bool = False) -> Opinion:
-        """The opinion on packets that take this route."""
+        """The opinion on packets that take this route, kept for the next call (`_opinions`)."""
         key = (id(route), are_marked)
         if key not in self._opinions:
             devs = self.fib.possible_devs(Decision(route.type, route))
@@ -146,9 +145,9 @@ class Judge:
         route = decision.route
         if route is None or opinion.name == NOT_JUDGED:
             return opinion
-        for pods in self.devices.routes_to_pods.covering(address):
+        for pods in self.devices.routes_to_pods.covering(address):  # a route to pods
             if opinion.grade is Grade.ESCAPE and route.table == pods.table:
-                continue  # one finding is enough: the remedy of the escape deletes this route
+                continue  # the remedy of this escape deletes `route`, and so uncovers `pods`
             if _misses(self, route, pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=pods)
@@ -186,7 +185,7 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
     """
     if route.type in REFUSING:
         return True
-    if route.type != "unicast":
+    if route.type != "unicast":  # an address of this host, or a broadcast address
         return route.prefix == pods.prefix and pods.prefix.is_single
     for dev in {*route.usable_devs}.difference(pods.devs):
         if dev in judge.uplinks.devs or judge.devices.cni_row(dev) is None:
@@ -208,8 +207,8 @@ def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
-    """Addresses of this host, the broadcast address of a network, and addresses of every link are
-    fine.
+    """Addresses of this host, broadcast addresses of its networks, and addresses that every link
+    has are fine.
 
     A broadcast address is in doubt if its network lies inside a wider one of the same device: the
     mask is probably too long, and the address may be that of a host.
@@ -228,20 +227,21 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
         if taken.is_wide and not taken.are_marked:
             return Opinion(Grade.ESCAPE, OWN_RANGE)
         return OWN_ADDRESS
+    # Linux adds an anycast route for the first address of an IPv6 network on a host that forwards.
     is_of_kernel = route.protocol == PROTOCOL_KERNEL and not taken.is_wide
     if not is_of_kernel or route.type not in {"broadcast", "anycast"}:
         return None
     for address in judge.devices.addresses:
-        inside = range(address.network.first + 1, address.network.last)
-        if address.dev in route.devs and route.prefix.first in inside:
+        hosts = range(address.network.first + 1, address.network.last)
+        if address.dev in route.devs and route.prefix.first in hosts:
             reason = f"[{route}] takes an address of {address.network} ({address.dev})"
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
     return OWN_ADDRESS
 
 
 def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
-    """Doubt a route whose devices do not show where packets go: Linux does not list the next hops
-    of its nexthop object, or an encapsulation may give packets another destination.
+    """Doubt a route whose devices do not show where packets go: it has none, because Linux does not
+    list the next hops of its nexthop object, or an encapsulation may change the destination.
 
     Field states: segment-routing-by-objects, segment-routing.
     """
@@ -251,10 +251,10 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
-    """Packets may leave by each device of the route, so the worst opinion on a device decides; of
-    equally bad ones, one that is fine elsewhere, so that no repair leads packets away from there.
-    An escape names the devices of all escapes. In IPv4, a broadcast or multicast route is at least
-    in doubt.
+    """Return the worst opinion on a device of the route, because packets may leave by each. Of
+    several that are equally bad, prefer one that is fine elsewhere (`is_fine_elsewhere`), so that
+    no repair leads packets away from there. The opinion names the devices of all escapes. In IPv4,
+    a broadcast or multicast route is at least in doubt, because TCP does not connect by it.
 
     Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
     multicast-type-by-the-uplink.
@@ -262,6 +262,7 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     if judge.fib.family == IPV4 and taken.route.type in {"broadcast", "multicast"}:
         reason = f"TCP does not connect by [{taken.route}]"
+        # In the first place, it comes before a doubt about a device.
         opinions.insert(0, Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_fine_elsewhere))
     escapes: list[str] = []
@@ -301,7 +302,7 @@ def connected_route_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute
 
 
 def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """Doubt a device whose default route may be the wrong one; `expected` says when.
+    """Doubt a device whose default route may be the wrong one (`Uplinks.doubtful`).
 
     `allowedDevs` does not end the doubt: it allows a device beside the uplink, and does not say
     which device the uplink is. `expectedDevs` does, and then nothing is in doubt.
@@ -312,12 +313,12 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
     if dev not in doubtful:
         return None
     candidates = sorted(doubtful)
-    if len(candidates) == 1:
+    if len(candidates) == 1:  # a tunnel, and no card has a default route
         candidates.append("a network card")
     return Opinion(Grade.DOUBT, DEFAULT_ROUTES, spoken(candidates, last="or"))
 
 
-def without_its_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
+def route_without_a_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """Doubt a route without a gateway to addresses that are probably not on the link of the device:
     they are behind the router of the uplink, or, if the device is a bridge of pods, on other nodes.
 
@@ -370,17 +371,17 @@ def allowed_by_configuration(judge: Judge, dev: str, _: TakenRoute) -> Opinion |
 
 
 def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """Doubt a CNI's bridge that has a card as a port: packets may reach pods, or the network of the
-    card.
+    """Doubt a CNI's bridge that has a card as a port: packets may go to pods, or out by the card.
 
     Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
     """
     if not judge.devices.is_used_as(dev, "bridge"):
         return None
-    for card in judge.devices.cards_in(dev):
-        reason = f"{dev} has {card} as a port, and is not in routeOverlap.allowedDevs"
-        return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
-    return None
+    cards = judge.devices.cards_in(dev)
+    if not cards:
+        return None
+    reason = f"{dev} has {cards[0]} as a port, and is not in routeOverlap.allowedDevs"
+    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
 
 
 def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
@@ -420,6 +421,7 @@ def _serves(cni: Cni, pods_cni: Cni) -> bool:
     """
     if pods_cni.name in {cni.name, BRIDGE_PLUGIN}:
         return True
+    # None: its devices can lead to the pods of every CNI.
     return cni.serves is None or pods_cni.name in cni.serves
 
 
@@ -445,7 +447,7 @@ RULES_FOR_DEVICES: tuple[Callable[[Judge, str, TakenRoute], Opinion | None], ...
     connected_route_of_the_hidden_card,
     # These two before the rules that say fine, because they doubt what would be fine.
     by_a_doubtful_device,
-    without_its_gateway,
+    route_without_a_gateway,
     expected,
     # Before the next two, which doubt some devices of CNIs, because the operator knows better.
     allowed_by_configuration,

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding]) -> None:
-    """Write the marker of this report and its findings, and remove the others. HostError if that
-    fails; then all markers are removed, as far as possible, because no verdict is better than a
-    wrong one.
+    """Write the marker of this report and its findings, and remove the others. A marker that is
+    right already is not written again. HostError if that fails; then all markers are removed, as
+    far as possible, because no verdict is better than a wrong one.
     """
     marker, lines = _marker_of(report, findings)
     text = "".join(f"{line}\n" for line in lines)
@@ -40,9 +40,9 @@ def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding])
 
 
 def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, list[str]]:
-    """The path of the marker for this verdict, and its lines: a line for each finding that
-    something escapes, or for each family in doubt. With other verdicts, the first line is the name
-    of the verdict; after "ok" come all findings.
+    """The path of the marker for this verdict, and its lines: "ok" and all findings; each family in
+    doubt; "no-default-route"; or, if anything escapes, each finding about an escape or a missing
+    default route (`WRONG`).
     """
     verdict = report.verdict
     if verdict == "ok":

@@ -59,12 +59,14 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
     packet.
     """
     met = dict(end.met)
+    # CNIs have routes that are right only for what a rule selects by its mark or its device.
     if "iif" in met or met.keys() == {"fwmark"}:
         opinion_on_route = judge.opinion(end.decision, are_marked=True)
     else:
         opinion_on_route = judge.opinion_on_packets_to(address, end.decision)
-    other = OtherPackets(end, plain, met, opinion_on_route)
-    return first_opinion(RULES_FOR_OTHER_ENDS, judge, other)
+    return first_opinion(
+        RULES_FOR_OTHER_ENDS, judge, OtherPackets(end, plain, met, opinion_on_route)
+    )
 
 
 def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
@@ -78,12 +80,13 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Judge packets with the source that the plain route gives to connections. TCP looks up a route
-    twice: first without a source, and then with the one that the first route has given. So these
-    are the host's usual packets, and must leave where the plain ones do, at Flannel's device for
-    example. There is no opinion if packets with such a source do not have this end.
+    """Judge the packets of this host's own connections. TCP looks up a route twice: first without a
+    source, and then with the source that the first route has given. So packets with this source are
+    usual ones, and must not escape. Return None if the rule of this end does not select by the
+    source alone, or if no packet with such a source has this end.
 
-    The host also answers pods of this node from its own address, by kubelet for example.
+    The host also answers pods of this node from its own address, by kubelet for example. So if this
+    end does not lead to the pods, the addresses of the expected devices are such sources, too.
 
     Field states: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
@@ -92,7 +95,9 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     # Usual packets need not meet a further condition, such as a mark.
     if block is None or len(conditions_of(other.end.rule)) > 1:
         return None
-    is_inside = bool(other.met)  # else these are the packets from all other sources
+    # This end is for the packets from the block or, if nothing is met, for those from elsewhere.
+    is_inside = bool(other.met)
+    # For each source that Linux may choose: whether packets from it have this end.
     have_end = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
     if other.opinion_on_route.name == PODS_HIDDEN and not any(have_end):
         addresses = judge.devices.global_addresses
@@ -100,23 +105,23 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
         have_end = [(ip in block) is is_inside for ip in node_ips]
     if not any(have_end):
         return None
-    is_diverted = (
-        judge.opinion(other.plain).is_fine_elsewhere and other.opinion_on_route.name == EXPECTED
-    )
-    if is_diverted:
-        return unknown(other)
+    # The first lookup leads to a CNI's device, and the second one to the uplink. Nobody knows
+    # whether the network beyond it takes the packets without what the CNI does to them.
+    is_by_a_cni = judge.opinion(other.plain).is_fine_elsewhere
+    if is_by_a_cni and other.opinion_on_route.name == EXPECTED:
+        return unknown(judge, other)
     if other.opinion_on_route.grade is Grade.DOUBT:
-        return by_a_device_in_doubt(judge, other) or unknown(other)
+        return by_a_device_in_doubt(judge, other) or unknown(judge, other)
     if other.opinion_on_route.grade is Grade.FINE:
         return FINE
     if all(have_end):
         return other.opinion_on_route._replace(decision=other.end.decision)
-    return unknown(other)  # the escape depends on the source that Linux chooses
+    return unknown(judge, other)  # the escape depends on the source that Linux chooses
 
 
 def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets that arrive on a device are fine, because nothing is expected of them. Packets from
-    pods of this node are in doubt if they escape: they should reach the cluster.
+    """Packets that arrive on a device are fine: the check is about what this host sends. Packets
+    from pods of this node are in doubt if they escape: they should reach the cluster.
 
     Field states: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
     """
@@ -124,7 +129,7 @@ def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
         return None
     leads_to_pods = any(other.met["iif"] in route.devs for route in judge.devices.pod_routes)
     if leads_to_pods and other.opinion_on_route.grade is Grade.ESCAPE:
-        return unknown(other)
+        return unknown(judge, other)
     return FINE
 
 
@@ -158,14 +163,15 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
     return None
 
 
-def wrong_by_any_device(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets are in doubt if their route keeps or loses them whatever its device is, because of
-    its type or a missing gateway. The functions after this one only look at the device.
+def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
+    """Doubt packets for which no unicast route decides, or one that may lose them by any device: a
+    route without a gateway, for example. The functions after this one look only at the device, and
+    would say that such packets are fine.
 
     Field state: anycast-address-on-lo-refused.
     """
     if other.end.decision.kind != "unicast" or other.opinion_on_route.name == DOUBTFUL_ROUTE:
-        return unknown(other)
+        return unknown(judge, other)
     return None
 
 
@@ -180,7 +186,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
         return None
     owners = {each.dev for each in judge.devices.addresses if each.ip in sources}
     owners = {dev for dev in owners if judge.devices.cni_row(dev) is None}
-    if not owners:  # only pods, and the devices that lead to them, have such addresses
+    if not owners:  # only pods, and the devices of CNIs that lead to them, have such addresses
         return FINE
     devs = judge.fib.possible_devs(other.end.decision)
     is_of_lo = owners == {"lo"} and all(map(judge.devices.may_be_card, devs))
@@ -190,7 +196,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
 
 def _sources_of(judge: Judge, decision: Decision) -> list[IP]:
     """The source addresses that Linux may give to packets with this decision: that of the route
-    (`src`), or those that belong to each next hop.
+    (`src`), or else those that Linux may choose for each next hop.
     """
     route = decision.route
     if route is None:
@@ -234,8 +240,8 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Marked packets are fine by the card below the tunnel: a VPN marks its own packets, so that
-    they do not leave by the tunnel again.
+    """Marked packets are fine if they leave by the card below the tunnel, and by no other device: a
+    VPN marks its own packets, so that they do not leave by the tunnel again.
 
     Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
@@ -254,18 +260,13 @@ def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
     return other.opinion_on_route if other.opinion_on_route.name == DEFAULT_ROUTES else None
 
 
-def unknown(other: OtherPackets) -> Opinion:
-    """The doubt about packets of which nothing more is known. Its reason is the rule, also if the
-    rule is not judged.
+def unknown(_: Judge, other: OtherPackets) -> Opinion:
+    """Doubt packets about which nothing is known. The finding names the rule, even one that the
+    engine does not evaluate (`goto`): an operator can write it into `intendedRules`.
 
     Field states: vpn-for-one-user, goto-for-marked-packets.
     """
     return Opinion(Grade.DOUBT, OTHER_PACKETS, str(other.end.rule))
-
-
-def anything_else(_: Judge, other: OtherPackets) -> Opinion:
-    """Doubt everything that no function before knows."""
-    return unknown(other)
 
 
 RULES_FOR_OTHER_ENDS: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (
@@ -283,6 +284,6 @@ RULES_FOR_OTHER_ENDS: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...
     of_a_vpn,
     # After the one before, which knows that some of these packets are fine.
     by_a_device_in_doubt,
-    anything_else,
+    unknown,
 )
 """In the order in which they are asked; the last always has an opinion."""

@@ -20,11 +20,14 @@ T = TypeVar("T")
 
 
 def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
-    """Judge these addresses: yield their parts, in order."""
+    """Judge these addresses: yield their parts, in order. Each cell is a range for which Linux
+    decides alike, so only its first address is looked up: for plain packets, and for others, such
+    as marked ones, which may end elsewhere.
+    """
     for low, high in judge.fib.cells(first, last):
-        decision, ends = judge.fib.ends(low)
+        decision, other_ends = judge.fib.ends(low)
         opinion = judge.opinion_on_packets_to(low, decision)
-        others = dict.fromkeys(judge_other_end(judge, decision, each, low) for each in ends)
+        others = dict.fromkeys(judge_other_end(judge, decision, end, low) for end in other_ends)
         yield Part(low, high, decision, opinion, tuple(others))
 
 
@@ -36,16 +39,16 @@ def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, in
     Addresses of this host without a label are included in the range before them, so that they do
     not split it.
     """
-    label_now: T | None = None
+    open_label: T | None = None  # that of the range from `first` to `last`, which may go on
     first = last = -1
     for part, label in labelled:
         is_neighbour = part.first == last + 1
         is_own = part.opinion.name == OWN and not label
-        if is_neighbour and label_now and (is_own or label == label_now):
+        if is_neighbour and open_label and (is_own or label == open_label):
             last = part.last
             continue
-        if label_now:
-            yield label_now, first, last
-        label_now, first, last = label, part.first, part.last
-    if label_now:
-        yield label_now, first, last
+        if open_label:
+            yield open_label, first, last
+        open_label, first, last = label, part.first, part.last
+    if open_label:
+        yield open_label, first, last

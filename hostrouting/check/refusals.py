@@ -38,7 +38,12 @@ class Refusals(NamedTuple):
     services: tuple[Prefix, ...]
 
     def opinion(self, route: Route) -> Opinion:
-        """The opinion on packets that this route refuses."""
+        """The opinion on packets that this route refuses: fine if a row of the table of CNIs
+        fits, and the host has the proof that the row asks for (`config.cni.Proof`); in doubt if
+        only the proof is missing, or if no row fits, but the range may be a node's block and holds
+        a pod; else an escape.
+        """
+        # A CNI has no addresses in the networks of services.
         if any(route.prefix.overlaps(services) for services in self.services):
             return Opinion(Grade.ESCAPE, route.type)
         inside = list(self._devs_inside(route))
@@ -46,6 +51,7 @@ class Refusals(NamedTuple):
             for row in cni.refusals:
                 if not self.devices.has_cni(cni) or not self._fits(cni, row, route):
                     continue
+                # `_fits` has checked every other proof.
                 if row.proof != "inside" or any(self.devices.cni_of(dev) is cni for dev in inside):
                     return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
                 reason = f"[{route}] refuses them, perhaps for {cni.name}"
@@ -57,9 +63,9 @@ class Refusals(NamedTuple):
         return Opinion(Grade.ESCAPE, route.type)
 
     def _devs_inside(self, refused: Route) -> Iterator[str]:
-        """Yield the devices by which more specific routes of the same table lead into the refused
-        range without a gateway, and those that have an address in it. Uplinks of such routes are
-        left out, because pods are never there.
+        """Yield the devices inside the refused range: each that has an address in it, and each by
+        which a more specific route of the same table leads into it without a gateway. Routes by an
+        expected device do not count, because no pod is behind it.
         """
         for route in self.fib.routes:
             if route.table != refused.table or route.has_gateway:

@@ -67,6 +67,7 @@ def propose_repair(
     why_delete = {part.first: _why_delete_instead(judge, part) for part in escaping}
     prefixes: set[Prefix] = set()
     for part in escaping:
+        # If only other packets escape, a rule leads them away, and no route repairs that.
         if part.opinion.grade is Grade.ESCAPE and why_delete[part.first] is None:
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
             prefixes.update(_prefixes_to_add(judge, part, block))
@@ -96,7 +97,7 @@ def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
 
 
 def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
-    """Cut the ranges to what lies inside the CIDR; keep their reasons."""
+    """The ranges, cut to what lies inside the CIDR, with their reasons."""
     inside: Reasons = []
     for part, why in reasons:
         if part.first <= cidr.last and cidr.first <= part.last:
@@ -106,11 +107,12 @@ def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
-    """Return why the escaping route of this part has to be deleted, and a route by the uplink would
-    not repair the part: without the escaping route, Linux would use another one that is fine
-    (`Opinion.is_fine_elsewhere`), such as a CNI's. None if there is no such route.
+    """Return why only the deletion of its escaping route repairs this part: the route hides another
+    one that is fine (`Opinion.is_fine_elsewhere`), such as a CNI's, which Linux would then use.
+    None if it hides no such route.
     """
     decision = part.decision
+    # The routes to these addresses. All addresses of a part have the same.
     covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
     covering += judge.devices.routes_to_pods.covering(part.first)
     for route in covering:
@@ -121,17 +123,19 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
 
 def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
     """Yield the prefixes of the static routes that would decide for this part: the prefix of the
-    block or, if table main has a more specific route, the prefix of that. If Linux would prefer the
-    present route to a new one with its prefix, yield the halves that overlap the part instead; a
-    single address has none, so no route can help there.
+    block or, if table main has a more specific route, the prefix of that. If a new route with this
+    prefix would not be used, yield the halves that overlap the part instead; a single address has
+    none, so no route can help there.
     """
-    # All addresses of a part have the same route there.
+    # The route of table main to these addresses. All addresses of a part have the same.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
     prefix = block
     is_outranked = False
     if present is not None and present.prefix.length >= block.length:
         prefix = present.prefix
-        metric = DEFAULT_METRIC[judge.fib.family]
+        metric = DEFAULT_METRIC[judge.fib.family]  # that of a new route
+        # Linux prefers a lower metric. With the same one, the present route stays, and no new one
+        # is added beside it; only a route of ours gives way.
         is_replaced = present.protocol == OURS and present.metric == metric
         is_outranked = present.metric <= metric and not is_replaced
     # A static route cannot be a default route, but its halves can be static routes.
@@ -149,11 +153,11 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix
 def _routes_to(
     judge: Judge, prefixes: Sequence[Prefix]
 ) -> tuple[str | None, list[Route], Why | None]:
-    """The device that the configuration names for the routes to these prefixes, the routes
+    """Return the device that the configuration names for the routes to these prefixes, the routes
     themselves, and what is missing for those that cannot be made.
 
-    The device is None if the routes lead through expected devices without it: then one
-    configuration fits many hosts.
+    First no device (None) is tried, because a configuration without one fits many hosts; then each
+    expected device. Routes count only if they lead through expected devices.
     """
     uplinks = judge.uplinks
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
@@ -168,6 +172,7 @@ def _routes_to(
             route = uplink.route_to(prefix, dev=dev)
             if isinstance(route, Need):
                 why = Why("no-gateway", f"a repair needs {route}")
+            # A configuration cannot have a static route to a reserved prefix.
             elif not is_reserved(prefix) and uplinks.devs.issuperset(route.devs):
                 routes.append(route)
         if routes:
@@ -177,7 +182,8 @@ def _routes_to(
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
     """Whether a repair may use this expected device, and a configuration can name it. A tunnel may
-    be a VPN's, so it is used only if the configuration names it already.
+    be a VPN's, so it is used only if the configuration names it already. An expected tap is the
+    only way out of a virtual machine.
     """
     link = judge.devices.links.get(dev)
     is_named = dev in judge.configured_devs
@@ -188,18 +194,18 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 
 
 def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
-    """Add rules to the reasons why no route repairs these ranges of a CIDR: the rule that repairs
-    the range, if there is one. It is for the whole CIDR or, if that would be wrong, for the hidden
-    pods of this node.
+    """Return the ranges of a CIDR with the reasons why no route repairs them; the reason has the
+    rule that repairs the range instead, if there is one. This rule is for the whole CIDR or, if
+    that would be wrong, for the network of pods of this node that packets do not reach.
     """
     destinations = {cidr: None}
     for part, _ in reasons:
         hidden = part.opinion.hidden
+        # Not for a single pod: the rule would outlive it.
         if hidden is not None and not hidden.prefix.is_single:
             destinations[hidden.prefix] = None
     for destination in destinations:
-        if any(why is not None and why.rule is None for _, why in reasons):
-            reasons = _with_rule(judge, destination, reasons)
+        reasons = _with_rule(judge, destination, reasons)
     return reasons
 
 
@@ -207,8 +213,9 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
     """Try the rule that looks up table main for this destination before other rules. Return the
     ranges with their reasons; those of ranges that the rule repairs have the rule.
 
-    The rule is not proposed if it makes a range worse, leads one away from where it is fine, or
-    settles a doubt about default routes, which only the operator can settle.
+    The rule is not proposed if it makes a range worse, or leads one away from where it is fine.
+    While default routes are in doubt, which only the operator can settle, the rule is proposed only
+    if everything is fine with it.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)
@@ -229,6 +236,8 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
         is_inside = destination.first <= part.first <= destination.last
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
+            # The reason may have been `below-a-cni`, whose remedy is to delete a route. With the
+            # rule, Linux uses the hidden route again, so the reason is now the earlier rule.
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
@@ -236,13 +245,15 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
-    """The priority just before the first rule that leads these parts to another table, where they
-    escape. None if there is no such rule, or if table local would be looked up later. Rules that
-    refuse packets do not count, because refusal is what they were made for.
+    """The priority for a new rule just before the first rule by which these parts escape (one that
+    looks up another table than main and local). None if there is no such rule, or if the new rule
+    would come before table local. Rules that refuse packets do not count, because refusal is what
+    they are for.
     """
     priorities: list[int] = []
     for part in parts:
         for opinion in part.opinions:
+            # Only an opinion about connections has a decision of its own.
             rule = (opinion.decision or part.decision).rule
             if opinion.grade is not Grade.ESCAPE or rule is None:
                 continue
@@ -261,8 +272,8 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 def _proven(
     judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
 ) -> tuple[list[Route], list[Change]]:
-    """The routes among these that end an escape, and what they change. No routes and no changes if
-    anything would be worse with them.
+    """Return the routes among these that end an escape, and the changes that they make. If anything
+    would be worse with them, return no routes, and each part as unchanged (`Change(part, part)`).
     """
     changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
     useful = _useful_routes(routes, changes)
@@ -288,11 +299,14 @@ def _changes(
 
 
 def _part_around(parts: Sequence[Part], address: int) -> Part:
+    """The part that contains the address."""
     return parts[bisect_right(parts, address, key=attrgetter("first")) - 1]
 
 
 def _is_worse(changes: Iterable[Change]) -> bool:
-    """Whether anything is worse with what is proposed."""
+    """Whether the proposal makes any range worse: the opinion on its plain packets, or the worst
+    of all opinions on it.
+    """
     for before, after in changes:
         if after.opinion.grade > before.opinion.grade or after.worst_grade > before.worst_grade:
             return True
@@ -300,15 +314,16 @@ def _is_worse(changes: Iterable[Change]) -> bool:
 
 
 def _is_repaired(change: Change) -> bool:
-    """Whether nothing escapes there any more, without a new doubt."""
+    """Whether nothing in the range escapes any more, and every doubt about it is an old one."""
     doubts = [each for each in change.after.opinions if each.grade is Grade.DOUBT]
     return change.after.escape is None and set(change.before.opinions).issuperset(doubts)
 
 
 def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[Route]:
-    """The routes that decide for a range that escaped and is fine now. The others decide for none,
-    because an earlier rule does, or only for ranges that were fine before.
+    """The routes that decide for a range that escaped before and does not now. The others are not
+    needed: an earlier rule decides in their place, or they decide only for ranges that were fine.
     """
+    # By `id`, because to hash a route takes long. The decisions hold these very routes.
     ending = {
         id(after.decision.route)
         for before, after in changes
@@ -318,9 +333,10 @@ def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[R
 
 
 def _why_still(part: Part, missing: Why | None) -> Why:
-    """Why this part still escapes with the proposed routes. `missing` is why some could not be
-    made, if so.
+    """Why this part is not repaired by the proposed routes: a rule before the one for table main
+    leads to the route by which it escapes; or some routes could not be made (`missing` says why).
     """
+    # A part without an escape has a new doubt; the decision is that for plain packets then.
     _, decision = part.escape or (part.opinion, part.decision)
     if decision.rule is not None and decision.rule.table == TABLE_LOCAL:
         return Why("earlier-rule", f"[{decision.route}] comes before table main")

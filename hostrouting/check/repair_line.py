@@ -9,8 +9,8 @@ from hostrouting.release import call
 
 
 def repair_line(options: str = "") -> str:
-    """The line to type. The options follow the word `repair`, so they begin with a space, or are
-    empty; they say which configuration is repaired.
+    """The line to type. `options` stand behind the word `repair` and say which configuration is
+    repaired. They begin with a space, or are empty.
     """
     return f"{call(f'repair{options}')} | {call('apply --config -')}"
 

@@ -82,8 +82,8 @@ class Opinion(NamedTuple):
 
     @property
     def is_fine_elsewhere(self) -> bool:
-        """Whether packets are fine although they do not leave through the uplink, so that no repair
-        may lead them to it. With `TWO_CNIS` they may be fine, which is enough.
+        """Whether packets are fine although they do not leave through the uplink, or may be
+        (`TWO_CNIS`): then no repair may lead them to it.
         """
         return self.name in {ALLOWED, OWN_SUBNET, POD_BLOCK, TWO_CNIS}
 
@@ -110,7 +110,7 @@ class Part(NamedTuple):
 
     @property
     def allowance(self) -> str:
-        """Why plain packets are fine by a device that is not expected; empty if that is not so."""
+        """Why plain packets are fine by a device that is not expected; empty if they are not."""
         if self.opinion.name in {ALLOWED, OWN_SUBNET}:
             return self.opinion.reason
         return ""
@@ -153,10 +153,11 @@ class Escape(NamedTuple):
     @property
     def _fate(self) -> str:
         """What happens to the packets, in words: "leaves through" if the devices of the escape are
-        exactly those of the route; "may leave through" if packets do not escape by each device
-        of the route, or if an equal default route has added devices.
+        exactly those of the route; else "may leave through": packets escape by some of its devices
+        only, or by those of an equal default route.
         """
         if not self.devs:
+            # For `PODS_HIDDEN`, the type of the route says what happens.
             return FATES.get(self.kind) or FATES[self.decision.kind]
         verb = "leaves through"
         if set(self.devs) != set(self.decision.devs):
@@ -165,15 +166,16 @@ class Escape(NamedTuple):
 
     def __str__(self) -> str:
         """What happens to the packets, and the route or the rule that causes it."""
-        words = [extent(self.cidr.family, self.first, self.last), self._fate]
+        phrases = [extent(self.cidr.family, self.first, self.last), self._fate]
         if self.decision.route is not None:
-            words.append(f"[{self.decision.route}]")
+            phrases.append(f"[{self.decision.route}]")
         rule = self.decision.rule
+        # The rules for these two tables are on every host.
         if rule is not None and rule.table not in {TABLE_MAIN, TABLE_LOCAL}:
-            words.append(f"by [rule {rule}]")
+            phrases.append(f"by [rule {rule}]")
         if self.hidden is not None:
-            words.append(f"and misses the pods of [{self.hidden}]")
-        return " ".join(words)
+            phrases.append(f"and misses the pods of [{self.hidden}]")
+        return " ".join(phrases)
 
 
 Reason: TypeAlias = Literal["below-a-cni", "earlier-rule", "no-gateway", "not-proven"]
@@ -252,14 +254,16 @@ class FamilyReport(NamedTuple):
         """
         ips: set[IP] = set()
         for address in self.snapshot.addresses:
-            is_expected = address.dev in self.expected_devs
-            if address.ip.version == self.family and is_expected and address.ip not in LINK_LOCAL:
+            if address.dev not in self.expected_devs or address.ip in LINK_LOCAL:
+                continue
+            if address.ip.version == self.family:
                 ips.add(address.ip)
         return ips.pop() if len(ips) == 1 else None
 
     def why_unrepaired(self, address: int) -> Why | None:
         """Why no route repairs this address, which escapes; None if a route of the repair does."""
         ranges = self.repair.unrepairable  # in order
+        # The last range that begins at the address or before it.
         place = bisect_right(ranges, address, key=attrgetter("first")) - 1
         if place >= 0 and address <= ranges[place].last:
             return ranges[place].why
@@ -273,7 +277,9 @@ class FamilyReport(NamedTuple):
         return f"there is no IPv{self.family} default route"
 
     def sentence_of(self, escape: Escape) -> str:
-        """The sentence of the finding: what escapes, and by which devices it should leave."""
+        """The sentence of the finding: what escapes, and by which devices it should leave: those of
+        the pods that it misses, if it is for pods.
+        """
         expected = self.expected_devs if escape.hidden is None else escape.hidden.devs
         return f"{escape}; expected: {spoken(expected, last='or')}"
 
@@ -353,7 +359,7 @@ class CheckReport(NamedTuple):
 
 
 def _ok_sentence(report: FamilyReport) -> str:
-    # Each way in which an address of the CIDRs is fine, but only those that occur.
+    """The sentence of an OK: each way in which addresses of the CIDRs are fine, if it occurs."""
     cidrs = spoken([str(cidr) for cidr in report.cidrs])
     fates = [f"leaves through {spoken(report.expected_devs, last='or')}"]
     allowed = dict.fromkeys(part.allowance for part in report.parts if part.allowance)

@@ -23,7 +23,6 @@ from hostrouting.text import command_of, counted, grouped, spoken
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import Mode
-    from hostrouting.model.rule import Rule
 
 RangeInDoubt: TypeAlias = tuple[Opinion, int, int]
 """The opinion that is the doubt, and the first and the last address of the range it is about."""
@@ -39,10 +38,14 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
         if family.verdict == "no-default-route":
             findings.append(_describe_missing_default(family, severity))
         findings += [_describe_escape(escape, family, severity) for escape in family.escapes]
-    findings += _describe_repair(report)
+    unclear: list[Finding] = []
     for family in report.families:
-        findings += _describe_unrepairable(family, severity)
-        findings += [*family.flaws, *family.doubts]
+        unclear += _describe_unrepairable(family, severity)
+        unclear += [*family.flaws, *family.doubts]
+    # Without a device that somebody has named, a repair could lead through the wrong card.
+    if all(finding.name != "default-routes" for finding in unclear):
+        findings += _describe_repair(report)
+    findings += unclear
     findings += _describe_allowances(report)
     return tuple(dict.fromkeys(findings))
 
@@ -51,7 +54,9 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 
 
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
-    """The finding that no device is expected."""
+    """The finding that no device is expected. If no rule looks up table main, the default route may
+    be there, and only the rule is missing.
+    """
     remedy = TO_HAVE_DEFAULT
     looked_up = {(rule.family, rule.table) for rule in family.snapshot.rules}
     if (family.family, TABLE_MAIN) not in looked_up:
@@ -69,7 +74,9 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
 
 
 def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
-    """The finding about a range that escapes, with what to do about it."""
+    """The finding about a range that escapes, with what to do about it beside a repair: delete the
+    route, or allow the devices (those in `mayAllow`, for which commands print a line to type).
+    """
     where = extent(family.family, escape.first, escape.last)
     facts = _facts_of(escape)
     remedy: Remedy | None = None
@@ -79,7 +86,7 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
         remedy = Remedy("if that route is not intended", deletion_command(route))
     elif cni or _may_be_intended(escape, family):
         links = family.snapshot.links_by_name
-        facts["mayAllow"] = {dev: links[dev].kind for dev in escape.devs}
+        facts["mayAllow"] = {dev: links[dev].kind for dev in links if dev in escape.devs}
         if cni:
             remedy = Remedy(
                 "the routes of a repair lead to the default gateway, which need not know pods; if "
@@ -89,10 +96,12 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
 
 
 def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> bool:
-    """Whether only the deletion of this route, by which packets escape, repairs that: it refuses
-    them or keeps them on this host, or no static route could be right or decide instead of it.
+    """Whether the remedy is to delete this route, by which packets escape: always if the route
+    refuses them or keeps them on this host. A route through devices is deleted only if no static
+    route could be right or decide instead of it, and never if it is a default route, one of ours,
+    or in another table than main, which may be a VPN's.
     """
-    if not escape.devs:
+    if not escape.devs:  # no packet leaves: the route refuses them or keeps them
         return True
     if route.table != TABLE_MAIN or route.prefix.length == 0 or route.protocol == OURS:
         return False
@@ -100,21 +109,24 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
-    """Whether a static route would be wrong there, or could not decide, whatever the rules are."""
+    """Whether no static route can repair this range, whatever rules and gateways the host has: one
+    would be wrong (a CNI's route is hidden), or could not decide (none is more specific).
+    """
     why = family.why_unrepaired(escape.first)
     return why is not None and why.reason in {"below-a-cni", "not-proven"}
 
 
 def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
     """Whether the operator may have intended this: packets leave only by tunnels or bridges of
-    guests, and hide no better route. Other devices are not proposed for `allowedDevs`: a card,
-    InfiniBand or a dummy is probably the very outage that the check is for.
+    guests, and their route does not hide a CNI's (`_is_stuck`). Other devices are not proposed for
+    `allowedDevs`: a card, InfiniBand or a dummy is probably the very outage that the check is for.
     """
     if escape.kind != OVERLAP or _is_stuck(escape, family):
         return False
     links = family.snapshot.links_by_name
     for dev in escape.devs:
         link = links.get(dev)
+        # Hardware has no kind.
         if link is None or not link.kind or not leads_out(link) or is_card(link, links):
             return False
     return True
@@ -173,7 +185,9 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     if not report.routes:
         return
     mappings = [route.to_mapping() for route in report.routes]
-    remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
+    remedy = None
+    if not _has_key_of_ours(report):  # else it is configured already
+        remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
     sentence = f"{counted(len(mappings), 'static route')} would repair it"
     ranges: dict[str, None] = {}
     devs: dict[str, None] = {}
@@ -195,14 +209,19 @@ def repair_commands(report: CheckReport) -> tuple[str, ...]:
     There are no commands if a route of ours has the key of one of them: it cannot be added beside
     ours, so only a configuration repairs the host.
     """
-    ours = {route.key for route in report.snapshot.routes if route.protocol == OURS}
-    if any(route.key in ours for route in report.resolved):
+    if _has_key_of_ours(report):
         return ()
     return tuple(map(_addition_command, report.resolved))
 
 
+def _has_key_of_ours(report: CheckReport) -> bool:
+    """Whether a route of ours has the key of a route of the repair."""
+    ours = {route.key for route in report.snapshot.routes if route.protocol == OURS}
+    return any(route.key in ours for route in report.resolved)
+
+
 def _addition_command(route: Route) -> str:
-    """The command that adds this route, without a protocol."""
+    """The command that adds this route, without our protocol: `repair_commands` says why."""
     key = str(route.prefix)
     if route.metric:
         key += f" metric {route.metric}"
@@ -219,14 +238,13 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": extents}
         remedy: Remedy | None = None
         if why.rule is not None:
-            words = "exclude this network in the program that added the rule; until the next boot"
-            remedy = Remedy(words, _command_to_add(why.rule))
+            # The command adds `why.rule` before the rule of this program, which leads packets away.
+            what_to_do = (
+                "exclude this network in the program that added the rule; until the next boot"
+            )
+            add_rule = f"rule add pref {why.rule.priority} {why.rule.selection} lookup main"
+            remedy = Remedy(what_to_do, _command_for(family.family, add_rule))
         yield Finding("unsafe", severity, sentence, where, remedy, facts)
-
-
-def _command_to_add(rule: Rule) -> str:
-    """The command that adds this rule, which looks up table main."""
-    return _command_for(rule.family, f"rule add pref {rule.priority} {rule.selection} lookup main")
 
 
 def _command_for(family: int, words: str) -> str:
@@ -305,10 +323,10 @@ def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
     for family in report.families:
         ranges = ranges_of((part, part.allowance) for part in family.parts)
         allowed += [(name, extent(family.family, *ends)) for name, *ends in ranges]
-    by_reason = grouped(allowed)
+    by_allowance = grouped(allowed)
     sentences = [
         f"packets to {spoken(extents, most=3)} leave through {name}"
-        for name, extents in by_reason.items()
+        for name, extents in by_allowance.items()
     ]
     if sentences:
-        yield Finding("allowed", "note", "; ".join(sentences), ", ".join(by_reason))
+        yield Finding("allowed", "note", "; ".join(sentences), ", ".join(by_allowance))

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None, *, host: Host | None = None) -> int:
 
             argcomplete.autocomplete(parser)
         arguments = parser.parse_args(argv)
-        as_json = "json" in arguments and arguments.json
+        as_json = getattr(arguments, "json", False)
         from hostrouting.cli.output import write  # noqa: PLC0415  the help needs less
         from hostrouting.host.host import Host  # noqa: PLC0415  the help needs no host
 

@@ -4,35 +4,51 @@ The terminal is asked, and not standard input, which may be the configuration. A
 change has cut off cannot press Enter.
 """
 
-import select
 import signal
 import termios
+from collections.abc import Iterable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
 
 from hostrouting.cli.source import bad_input
+from hostrouting.text import printable_lines
+
+# The first one counts. Signals, which answer too, are of the whole process.
+_answers: SimpleQueue[bool] = SimpleQueue()
 
 
-def require_terminal() -> None:
-    """Raise ConfigError if there is no terminal to press Enter on."""
+def prepare_question() -> None:
+    """Let SIGINT, SIGTERM and Ctrl-Z only answer no, from now on to the end of the process. Raise
+    ConfigError if there is no terminal to press Enter on.
+    """
     try:
-        with open("/dev/tty", "rb", buffering=0):
-            return
+        open("/dev/tty", "rb").close()
     except OSError as error:
         rule = "there is no terminal to press Enter on"
         raise bad_input("--confirm", rule, "run it from a terminal") from error
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP):
+        signal.signal(number, lambda *_: _answers.put(False))  # noqa: FBT003  the answer
 
 
-def is_confirmed(seconds: float) -> bool:
-    """Whether Enter is pressed within this time. The answer is no if the terminal is closed, or
-    after Ctrl-C or SIGTERM.
+def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
+    """Show the lines about the changes, and return whether Enter is pressed within this time. The
+    answer is no after any other line or a signal.
     """
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the change may have cut the terminal off
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    question = (
+        f"Press only Enter within {seconds:g} s to keep this change. Otherwise it is taken back.\n"
+    )
+    text = "\n".join((*changes, question))
+    # In a thread, because a terminal that is stopped (Ctrl-S) takes no text.
+    Thread(target=_ask, args=[text], daemon=True).start()
     try:
-        with open("/dev/tty", "r+b", buffering=0) as terminal:
-            termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed before is no answer
-            question = f"Press Enter within {seconds:g} s to keep this change."
-            terminal.write(f"{question} Otherwise it is taken back.\n".encode())
-            readable, _, _ = select.select([terminal], [], [], seconds)
-            return bool(readable) and terminal.readline().endswith(b"\n")
-    except (OSError, termios.error, KeyboardInterrupt):
+        return _answers.get(timeout=seconds)
+    except Empty:
         return False
+
+
+def _ask(text: str) -> None:
+    with suppress(OSError, termios.error), open("/dev/tty", "r+b", buffering=0) as terminal:
+        termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed before is no answer
+        terminal.write(printable_lines(text).encode())
+        _answers.put(terminal.readline() == b"\n")

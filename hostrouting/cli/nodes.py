@@ -38,8 +38,8 @@ def check_nodes(folder: str, config: HostRoutingConfig) -> Page:
             for problem, nodes in groups.items()
         ],
     }
-    codes = [_CODES[problem.verdict] for problem in groups]
-    return Page(worst_code(*codes), document, _lines(groups))
+    code = worst_code(*(_CODES[problem.verdict] for problem in groups))
+    return Page(code, document, _lines(groups))
 
 
 def _lines(groups: Mapping[NodeProblem, list[str]]) -> Iterator[str]:

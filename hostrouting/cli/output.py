@@ -46,11 +46,11 @@ def write_error(error: Exception, *, as_json: bool) -> int:
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
-        ask = (
+        remark = (
             "if a module is missing, install the package python3 (python3-minimal is not enough); "
             "else this is a bug in hostrouting: please report it with the following text"
         )
-        say(ask, *format_exc().splitlines())
+        say(remark, *format_exc().splitlines())
     return write(Page(code, error_document(error), ()), as_json=as_json)
 
 

@@ -52,8 +52,6 @@ COMMANDS = {
         ("cni", "--config", "--apply", "--json"),
     ),
 }
-_NEED_A_FILE = ("plan", "apply", "render", "clean")
-"""The commands that require --config."""
 
 SUMMARY = f"""\
 Check which devices a host's packets leave through, and correct its routes.
@@ -163,6 +161,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
     """Wraps the paragraphs of a description, but not its lists, which are indented."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        # A list is a paragraph of its own, or follows a sentence that ends with a colon.
         paragraphs: list[str] = []
         for paragraph in text.strip().split("\n\n"):
             sentence, newline, lines = paragraph.partition(":\n  ")
@@ -176,7 +175,7 @@ class _Parser(argparse.ArgumentParser):
     """A parser: the help of a command begins with the docstring of its module."""
 
     def format_help(self) -> str:
-        name = self.prog.rpartition(" ")[2]
+        name = self.prog.rpartition(" ")[2]  # of `hostrouting check`: check
         if name in COMMANDS:
             self.description = module_of(name).__doc__
         return super().format_help()
@@ -213,7 +212,8 @@ def make_parser() -> argparse.ArgumentParser:
         for argument in arguments:
             settings = dict(_ARGUMENTS[argument])
             if argument == "--config":
-                settings["required"] = name in _NEED_A_FILE
+                # These two can do with what is installed, or typed.
+                settings["required"] = name not in {"check", "repair"}
             command.add_argument(argument, **settings)
         command.formatter_class = _Help
     parser.formatter_class = _Help

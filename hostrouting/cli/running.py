@@ -1,7 +1,7 @@
 """A run of a task for an operator: what it waits for, how it has ended, and what it has changed."""
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import phases
@@ -37,10 +37,10 @@ class TaskRun(NamedTuple):
     def lines(
         self, done: str = "", nothing: str = "", *, shown_below: Sequence[Finding] = ()
     ) -> Iterator[str]:
-        """How the run ended, and what it changed. After a success, the first line has the words
-        `done` or, if nothing was changed, `nothing` (if that is empty, also `done`). After a
-        failure, the findings that the page shows below are not shown here; if one of them is the
-        failure itself, its remedy is left out.
+        """How the run ended, and what it changed. After a success, the first line ends with `done`
+        or, if nothing was changed, with `nothing` (if given). After a failure, it has the sentence
+        of the failure. The findings `shown_below` stand on the page with their remedies, below
+        these lines, so nothing else of them is repeated here.
         """
         if not self.report.ok:
             yield from self._failure_lines({finding.sentence for finding in shown_below})
@@ -53,6 +53,7 @@ class TaskRun(NamedTuple):
         yield from indented("removed ", self.removed)
 
     def _failure_lines(self, shown_below: Collection[str]) -> Iterator[str]:
+        # `shown_below` are the sentences of the findings that stand on the page below these lines.
         for error in self.errors:
             findings = getattr(error, "findings", ())
             errors = [finding for finding in findings if finding.severity == "error"]
@@ -85,12 +86,15 @@ class TaskRun(NamedTuple):
         }
 
 
-def run_task(task: phases.AnyTask, host: Host) -> TaskRun:
-    """Run the task on this host. After a signal, the run stops, and rolls back the routes that it
-    is changing. Standard error has what the run waits for, and warnings.
+def run_task(
+    task: phases.AnyTask, host: Host, run: Callable[..., phases.Step] = phases.run
+) -> TaskRun:
+    """Run the task on this host, or undo it (`phases.undo`). After a signal, the run stops, and
+    rolls back the routes that it is changing. Standard error has what the run waits for, and
+    warnings.
     """
     _log_to_standard_error()
-    report = phases.run(task)  # what became of each task is on the page
+    report = run(task)
     effects = Effects()
     for step in report.walk():
         if not step.children:  # the result of a group repeats those of its tasks
@@ -108,7 +112,9 @@ class _Escaped(logging.Formatter):
 
 
 def _log_to_standard_error() -> None:
-    """Log to standard error what the page does not say, unless logging is set up already."""
+    """Log to standard error what the page does not say, unless logging is set up already. Under the
+    key FIELDS, a record of `phases` has the fields of its line.
+    """
     handler = logging.StreamHandler()
     handler.addFilter(lambda record: _ON_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
     handler.setFormatter(_Escaped("%(message)s"))

@@ -22,7 +22,9 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
 
 
 def typed_options(arguments: argparse.Namespace) -> str:
-    """The CIDRs, devices and file as they were typed, to repeat them in a proposed command."""
+    """The CIDRs, devices and file as they were typed, to repeat them in a proposed command. Only
+    `repair` has --allow.
+    """
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
     options += typed("--dev", arguments.dev)
     options += typed("--allow", getattr(arguments, "allow", []))
@@ -32,14 +34,13 @@ def typed_options(arguments: argparse.Namespace) -> str:
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The configuration in --config; without --config, the installed one; an empty one if none is
-    installed, or this is about other hosts.
+    """The configuration in --config, or else the installed one. It is empty if none is installed,
+    or if snapshots are checked.
     """
     if arguments.config is not None:
         return HostRoutingConfig.load(arguments.config)
-    is_elsewhere = arguments.snapshot is not None or getattr(arguments, "snapshots", None)
-    if is_elsewhere:
-        return HostRoutingConfig()
+    if arguments.snapshot is not None or getattr(arguments, "snapshots", None):
+        return HostRoutingConfig()  # what is installed here is not about other hosts
     from hostrouting.install.installed import read_installed  # noqa: PLC0415  not for a snapshot
 
     return read_installed(host)
@@ -52,13 +53,15 @@ def _faults_of(argument: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         faults = [fault._replace(path=argument) for fault in error.faults]
+        # One fault names its argument; the headline of several needs a subject.
         source = "the command line" if len(faults) > 1 else ""
         raise ConfigError(faults, source) from error
 
 
 def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The known configuration, with the CIDRs and devices that are typed instead of its own; its
-    serviceCidrs are checked, too. Raises ConfigError if nothing is expected.
+    """The known configuration, with the typed CIDRs as its expectedCidrs, and the devices of --dev
+    as its expectedDevs, if there are any. It keeps its serviceCidrs, which are checked, too.
+    Raises ConfigError if it has neither expectedCidrs nor serviceCidrs.
     """
     section = known.route_overlap
     if arguments.cidrs:
@@ -74,8 +77,8 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
 
 
 def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """As `config_to_check`, but the CIDRs that are typed are expected, and devices allowed, beside
-    those of the known configuration: a repair takes none away.
+    """As `config_to_check`, but the typed CIDRs are added to the expectedCidrs of the known
+    configuration, and the devices of --allow to its allowedDevs: a repair takes nothing away.
     """
     section = config_to_check(known, arguments).route_overlap
     expected = (*known.route_overlap.expected_cidrs, *section.expected_cidrs)

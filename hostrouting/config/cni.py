@@ -88,17 +88,17 @@ _BLOCKS = {4: (20, 32), 6: (116, 128)}
 def _devices(
     network: str = "", *, pod: str = "", bridge: str = "", marked: str = ""
 ) -> tuple[Device, ...]:
-    """Make the rows for the devices of each use. A device is the text "PATTERN KIND [KIND…]", with
-    a comma before the next one.
+    """Make the rows for the devices of each use. An argument lists devices as "PATTERN KIND
+    [KIND…]", with a comma before the next one.
     """
-    texts: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
-    devices: list[Device] = []
-    for use, text in texts.items():
-        if text:
-            for device in text.split(", "):
+    lists: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
+    rows: list[Device] = []
+    for use, listed in lists.items():
+        if listed:
+            for device in listed.split(", "):
                 pattern, *kinds = device.split()
-                devices.append(Device(pattern, tuple(kinds), use))
-    return tuple(devices)
+                rows.append(Device(pattern, tuple(kinds), use))
+    return tuple(rows)
 
 
 CNIS = (
@@ -201,10 +201,11 @@ def cni_row(name: str, kind: str) -> tuple[Cni, Device] | None:
 
 
 def _fits(device: Device, name: str, kind: str) -> bool:
+    """Whether `device`, a row of a CNI, describes a device with this name and kind."""
     if kind not in device.kinds:
         return False
-    # Most names differ here already. Else every pattern would be compiled for the first device,
-    # which takes a seventieth of a whole check.
+    # Most names already differ in what comes before the first * or #. Without this test, fnmatch
+    # would compile every pattern, which takes a seventieth of a whole check.
     beginning = device.pattern.partition("*")[0].partition("#")[0]
     if not name.startswith(beginning):
         return False

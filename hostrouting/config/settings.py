@@ -95,9 +95,9 @@ for _kind in (IPv4Network, IPv6Network):
 
 
 def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = True) -> Network:
-    """The network that the text means. Host bits are masked if `masks_host_bits`, else they are a
-    fault. A text without a length is a single address, unless it `needs_length`. The arguments of
-    a ValueError are the rule that is broken and the remedy.
+    """The network that the text means. Host bits are set to zero if `masks_host_bits`, and a fault
+    otherwise. A text without a length is a fault if `needs_length`, and a single address otherwise.
+    A fault is a ValueError with two arguments: the broken rule and the remedy.
     """
     host, slash, length = text.partition("/")
     try:
@@ -109,37 +109,34 @@ def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = Tr
     if bits > address.max_prefixlen:
         raise ValueError("has too long a prefix", f"the length is at most {address.max_prefixlen}")
     prefix = Prefix.around(address.version, int(address), bits)
-    _require_no_ipv4(prefix.to_network())
+    network: Network = _not_mapped(prefix.to_network())
     if needs_length and not slash:
         raise ValueError("has no prefix length", f'write "{prefix}" for that one address')
     if not masks_host_bits and prefix.ip != address:
         remedy = f'write "{prefix}", or "{Prefix.of(address)}" for that one address'
         raise ValueError("has host bits set", remedy)
-    return prefix.to_network()
+    return network
 
 
-def _require_no_ipv4(block: Network | IP) -> None:
-    """Raise ValueError if this is IPv4 written as IPv6 (::ffff:10.0.0.0): Linux would route IPv6
-    packets by it, and never IPv4 ones.
+def _not_mapped(block: Any) -> Any:
+    """Return this network or address; ValueError if it is IPv4 written as IPv6 (::ffff:10.0.0.0):
+    Linux would route IPv6 packets by it, and never IPv4 ones.
     """
     ipv4 = as_ipv4(Prefix.of(block))
     if ipv4 is not None:
+        # An address is written without a length.
         text = ipv4.ip if isinstance(block, IPv6Address) else ipv4
         raise ValueError("is IPv4, written as IPv6", f'write "{text}"')
-
-
-def _router(ip: IP) -> IP:
-    # A rule for `Annotated`, which returns the value.
-    _require_no_ipv4(ip)
-    return ip
+    return block
 
 
 def _precedes_gate(unit: str) -> bool:
-    """Whether the unit must start before the gate lets any unit start: it is one of ours, or the
-    network needs it.
+    """Whether the unit has to start before the gate lets any unit start, so it cannot wait for the
+    gate: one of ours, or what the network needs. A template in _EARLY ("ifup@") means each of its
+    instances, too.
     """
     name, at, _ = unit.removesuffix(".service").partition("@")
-    # systemd-nspawn@ is the template of machines, which wait for the gate.
+    # Of systemd's own services, only the machines, systemd-nspawn@, can wait.
     is_early = name.startswith(("systemd-", "netplan-wpa-")) and name != "systemd-nspawn"
     return unit in _OUR_UNITS or is_early or f"{name}{at}" in _EARLY
 
@@ -169,7 +166,7 @@ Pods: TypeAlias = Annotated[
 ]
 Router: TypeAlias = Annotated[
     IP,
-    _router,
+    _not_mapped,
     must(
         lambda ip: ip in LINK_LOCAL or _is_not_reserved(ip),
         "lies in a reserved range, which has no routers",
@@ -285,9 +282,8 @@ class StaticRoute(NamedTuple):
         if gateway is None:
             return
         if gateway.version != self.destination.version:
-            yield Fault(
-                "gateway", show(gateway), f"is IPv{gateway.version}, and the destination is not"
-            )
+            rule = f"is IPv{gateway.version}, and the destination is not"
+            yield Fault("gateway", show(gateway), rule)
         elif gateway in LINK_LOCAL and self.dev is None:
             rule = "is link-local, and every link can have this address"
             yield Fault("gateway", show(gateway), rule, "add dev: the device that the router is on")
@@ -301,8 +297,8 @@ class StaticRoutesConfig(NamedTuple):
     routes: tuple[StaticRoute, ...] = ()
 
     def faults_between(self) -> Iterator[Fault]:
-        """Yield a fault for each route with the key of an earlier one, which Linux would not
-        accept, and a fault if there are routes but they are not enabled.
+        """Yield a fault for each route that Linux would not accept beside an earlier one with its
+        key, and a fault if there are routes but they are not enabled.
         """
         index_by_key: dict[RouteKey, int] = {}
         for index, route in enumerate(self.routes):
@@ -340,7 +336,7 @@ class RouteOverlapConfig(NamedTuple):
     """
 
     def faults_between(self) -> Iterator[Fault]:
-        """Yield a fault if STRICT has nothing to check, or if "refuse" has no effect."""
+        """Yield a fault if STRICT has nothing to check, or if "refuse" is set without STRICT."""
         if self.mode == "STRICT" and not self.cidrs:
             rule = "STRICT, but no CIDRs are given, so nothing is checked"
             yield Fault("mode", "", rule, "add expectedCidrs or serviceCidrs")
@@ -363,11 +359,14 @@ class RouteOverlapConfig(NamedTuple):
         """What the mode means for the start of a gated unit, in words."""
         if not self.is_strict:
             return "gated units start even while an address escapes"
+        # An UNDECIDED verdict means that an address may escape.
         doubt = " or may escape" if self.undecided == "refuse" else ""
         return f"the gate refuses every start while an address escapes{doubt}"
 
     def refuses(self, verdict: str) -> bool:
-        """Whether this verdict of a check makes a run fail and keeps gated units from starting."""
+        """Whether this verdict of a check ("ok", "undecided" or a worse one) makes a run fail and
+        keeps gated units from starting.
+        """
         if verdict == "undecided":
             return self.undecided == "refuse"  # only possible with STRICT
         return self.is_strict and verdict != "ok"
@@ -397,19 +396,15 @@ class ProbeRewriteConfig(NamedTuple):
     """Whether to add a route to the global address, so that replies leave through the uplink."""
 
     def faults_between(self) -> Iterator[Fault]:
-        """Yield a fault if interfaces are given but not enabled, if none is given, or if several
-        are given and the route needs exactly one.
+        """Yield a fault if interfaces are given but the rewrite is not enabled, if it is enabled
+        without any, or if there are several: the route of `ensure_route` leads through one.
         """
         enabled, interfaces = self.enabled, self.interfaces
         if interfaces and not enabled:
             yield Fault("enabled", "", "there are interfaces", 'set "enabled": true')
         if enabled and not interfaces:
-            yield Fault(
-                "interfaces",
-                "",
-                "no interface is given but enabled=true",
-                "name the uplink of the probes",
-            )
+            rule = "no interface is given but enabled=true"
+            yield Fault("interfaces", "", rule, "name the uplink of the probes")
         if enabled and self.ensure_route and len(interfaces) > 1:
             rule = f"true requires exactly one interface, but {len(interfaces)} are given"
             yield Fault("ensureRoute", "", rule, "set it to false and add the route yourself")
@@ -490,20 +485,23 @@ class HostRoutingConfig(NamedTuple):
         file, the value of the key `hostRouting`. Raises a ConfigError with all faults at once.
         """
         given: object = mapping  # JSON need not be an object, whatever the type of `mapping` says
-        known = fields_of(cls)
-        if isinstance(given, Mapping) and _OUR_KEY in given:
-            ours = [key for key in known if key in mapping and key not in _AGENTS_MAY_HAVE]
-            if ours:
+        our_keys = fields_of(cls)
+        if isinstance(given, Mapping) and _OUR_KEY in given:  # an agent's own file
+            # An agent can have settings of its own with the names in _AGENTS_MAY_HAVE.
+            misplaced = [key for key in our_keys if key in given and key not in _AGENTS_MAY_HAVE]
+            if misplaced:
                 rule = f"is beside {_OUR_KEY}, where it would be ignored"
-                raise ConfigError(Fault(key, "", rule, f"move it into {_OUR_KEY}") for key in ours)
-            if _OUR_KEY in getattr(mapping, "repeated", ()):
+                remedy = f"move it into {_OUR_KEY}"
+                raise ConfigError(Fault(key, "", rule, remedy) for key in misplaced)
+            if _OUR_KEY in getattr(given, "repeated", ()):  # `parse` notes repeated keys
                 raise ConfigError([Fault(_OUR_KEY, "", "given more than once")])
-            return read(cls, mapping[_OUR_KEY], key=_OUR_KEY)
+            return read(cls, given[_OUR_KEY], key=_OUR_KEY)
         try:
             return read(cls, mapping)
         except ConfigError as error:
-            if not isinstance(given, Mapping) or any(key in known for key in given):
+            if not isinstance(given, Mapping) or any(key in our_keys for key in given):
                 raise
+            # No key is ours, so this is probably an agent's own file: also name the key it lacks.
             remedy = "an agent's own file has the configuration under this key"
             missing = Fault(_OUR_KEY, "", "missing", remedy)
             raise ConfigError([*error.faults, missing]) from error
@@ -514,32 +512,32 @@ class HostRoutingConfig(NamedTuple):
 
     @property
     def parts(self) -> tuple[PassPart, ...]:
-        """The parts of a pass that have anything to set or to check, in their order. The part of
-        the static routes also sets the route for replies to probes.
+        """The parts of a pass that have anything to set or to check, in the order of PARTS. The
+        part of the static routes also sets the route for replies to probes.
         """
         probes = self.probe_rewrite
         has_reply_route = probes.enabled and probes.ensure_route
-        work = (
+        has_work = (
             self.static_routes.routes or has_reply_route,
             probes.enabled,
             self.route_overlap.cidrs,
         )
-        return tuple(compress(PARTS, work))
+        return tuple(compress(PARTS, has_work))
 
     @property
     def asks_for_nothing(self) -> bool:
-        """Whether the configuration needs no file on a host: it gates no unit, so it has nothing to
-        do either, and keeps no foreign routes.
+        """Whether the configuration needs no file on a host: it gates no unit and keeps no foreign
+        routes. If a pass has anything to do, `gated_units` names at least one unit.
         """
         return not gated_units(self) and self.manage_foreign != "keep"
 
     def replaced(self, names: Iterable[str], other: "HostRoutingConfig") -> "HostRoutingConfig":
-        """Take the attributes of these names from the other configuration, and keep the rest. A
-        guard that would have nothing left to guard is turned off.
+        """A copy of this configuration that has the attributes of these names from the other one. A
+        guard that has nothing left to guard is turned off.
         """
         taken = {name: getattr(other, name) for name in names}
         guard = taken.pop("guard", self.guard)
-        # First without the guard: this would fail if the guard had nothing left to guard.
+        # `_replace` refuses a guard that has nothing to guard: so first without any.
         changed = self._replace(guard=GuardConfig(), **taken)
         if not changed.parts:
             return changed
@@ -551,8 +549,8 @@ _AGENTS_MAY_HAVE = ("gate", "guard")
 
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
-    """The units that wait for the gate: those of the section `gate`. Without this section, they are
-    the machines if there is anything to wait for, and else none.
+    """Return the units that wait for the gate: those of the section `gate`. Without this section,
+    return systemd-nspawn@.service if a pass has anything to do; else none.
     """
     if config.gate is not None:
         return tuple(sorted(set(config.gate.units)))

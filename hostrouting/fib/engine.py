@@ -62,7 +62,7 @@ class Decision(NamedTuple):
 
     @property
     def devs(self) -> tuple[str, ...]:
-        """The devices by which the packet can leave."""
+        """The devices by which the packet can leave; none if no route decides."""
         if self.route is None:
             return ()
         return self.route.usable_devs
@@ -96,7 +96,9 @@ class ByPrefix:
     """Routes in an index: those to an address are found without a look at all the others."""
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """The routes to one prefix stay in this order."""
+        """Sort the routes by the length and the first address of their prefix. Routes to one
+        prefix keep the order in which they are given.
+        """
         by_length: dict[int, dict[int, list[Route]]] = {}
         for route in routes:
             _, first, length = route.prefix
@@ -105,7 +107,7 @@ class ByPrefix:
         self._by_netmask: list[tuple[int, dict[int, list[Route]]]] = []
         """Each netmask, the longest first, with the routes by the first address of their prefix."""
         for length in sorted(by_length, reverse=True):
-            netmask = every_bit ^ (every_bit >> length)
+            netmask = every_bit ^ (every_bit >> length)  # the first `length` bits
             self._by_netmask.append((netmask, by_length[length]))
 
     def covering(self, address: int) -> list[Route]:
@@ -122,7 +124,10 @@ class Table(ByPrefix):
     """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """The routes are in the kernel's order: of those with one rank, Linux uses the first."""
+        """Keep the routes that Linux may use, sorted by rank. They are given in the order of the
+        kernel. Routes of one rank stay in this order: Linux uses the first of these.
+        """
+        # A route with a tos is only for packets with this tos, and the plain packet has none.
         usable = [route for route in routes if not route.tos and not route.is_passed_over]
         usable.sort(key=_rank)
         super().__init__(family, usable)
@@ -134,7 +139,7 @@ class Table(ByPrefix):
         for netmask, by_first in self._by_netmask:
             routes = by_first.get(address & netmask)
             if routes:
-                return routes[0]
+                return routes[0]  # they are sorted by rank
         return None
 
     def routes_to(self, prefix: Prefix) -> list[Route]:
@@ -144,11 +149,11 @@ class Table(ByPrefix):
 
 
 def _rank(route: Route) -> tuple[bool, int, int]:
-    """Of several routes to one prefix, Linux uses the one with the lowest rank, and of equal ones
-    the first.
+    """The key by which the routes to one prefix are sorted: Linux uses the one with the lowest.
 
-    An IPv6 route for some sources has the lowest, because it hides the other routes to its prefix
-    from all packets: for those from other sources, Linux goes on with a wider prefix.
+    An IPv6 route for packets from some sources comes first (False < True), because Linux then uses
+    no other route to its prefix: for packets from other sources, it goes on with a shorter prefix.
+    `decide` says not-judged for such a route.
     """
     is_for_all = route.source is None
     return is_for_all, *route.rank
@@ -167,7 +172,8 @@ def suppresses(rule: Rule, route: Route) -> bool:
 
 def decide(rule: Rule, route: Route | None) -> Decision | None:
     """The decision for packets that the rule selects and for which its table has this route; None
-    if they go on to the next rule.
+    if they go on to the next rule. What the engine does not evaluate is not-judged: `goto`, an IPv6
+    route for some sources, and `suppress_ifgroup`.
     """
     if rule.action in REFUSING:
         return Decision(rule.action, None, rule)
@@ -179,8 +185,9 @@ def decide(rule: Rule, route: Route | None) -> Decision | None:
         return Decision(NOT_JUDGED, None, rule)
     if route.type == "throw" or suppresses(rule, route):
         return None
+    # Linux never suppresses a route that refuses packets.
     if rule.suppress_ifgroup is not None and route.type not in REFUSING:
-        return Decision(NOT_JUDGED, None, rule)  # which devices are in the group is not known
+        return Decision(NOT_JUDGED, None, rule)  # a snapshot does not have the groups of devices
     return Decision(route.type, route, rule)
 
 
@@ -206,13 +213,13 @@ class AppliedRule(NamedTuple):
 
     def selects_some(self, address: int) -> bool:
         """Whether the rule selects any packets to this address."""
-        if self.invert:
+        if self.invert:  # some packets do not meet its conditions, if it has any
             return bool(self.conditions) or not self._is_inside(address)
         return self._is_inside(address)
 
     def selects_all(self, address: int) -> bool:
         """Whether the rule selects all packets to this address."""
-        if self.invert:
+        if self.invert:  # a packet to an address outside `to` is selected in any case
             return not self._is_inside(address)
         return self._is_inside(address) and not self.conditions
 
@@ -223,7 +230,9 @@ class AppliedRule(NamedTuple):
 
     @property
     def is_for_a_device(self) -> bool:
-        """Whether it selects packets by their incoming device: this host forwards them."""
+        """Whether the rule selects packets that arrive on a device, which this host forwards. What
+        this host sends itself arrives on lo.
+        """
         return self.rule.iif not in {None, "lo"} and not self.invert
 
     def _is_inside(self, address: int) -> bool:
@@ -248,13 +257,17 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 
 def _is_never_met(rule: Rule, condition: Condition, own: Iterable[IP]) -> bool:
-    """Whether no packet meets the condition: it is a `from` without an address of this host, or the
-    `iif` of an inverted rule. Packets that meet the `iif` of another rule are followed.
+    """Whether the condition is met by no packet that the engine follows: a `from` in which no
+    address of this host is, or an `iif` of a rule with `not`.
     """
     name, _ = condition
+    if name == "iif":
+        # Only packets that arrive on the device meet it. With `not`, they are not followed.
+        return rule.invert
     sources = rule.src
     if name != "from" or sources is None:
-        return name == "iif" and rule.invert
+        return False
+    # IPv4 compares `from` with 0.0.0.0 while a packet has no source.
     is_for_no_source = rule.family == IPV4 and sources.first == 0
     # Packets from a loopback address never leave this host.
     return not is_for_no_source and not any(ip in sources for ip in own if not ip.is_loopback)
@@ -265,7 +278,7 @@ def _plain_meets(rule: Rule, condition: Condition) -> bool:
     IPv4 compares `from` with 0.0.0.0 then, and in IPv6 no `from` matches. It meets no other
     selector.
     """
-    name, value = condition
+    name, value = condition  # of a uidrange: the first and the last user, "0-99"
     if name == "fwmark":
         return (rule.fwmark & rule.fwmask) == 0
     if name == "uidrange":
@@ -292,7 +305,7 @@ class Fib:
         """In the order of the lookup. The rule for VRFs is left out: it never selects packets
         outside a VRF, and those in a VRF are not followed.
         """
-        # Always with table main: if no rule looks it up, its routes to pods are hidden.
+        # Table main even if no rule looks it up: `not_judged` and a repair look at its routes.
         by_table: dict[int, list[Route]] = {TABLE_MAIN: []}
         for rule in self.rules:
             if rule.action == "to_table":
@@ -301,13 +314,15 @@ class Fib:
             if route.table in by_table and route.prefix.family == family:
                 by_table[route.table].append(route)
         self.routes = [route for routes in by_table.values() for route in routes]
-        """The routes of all tables that a rule looks up, table by table."""
+        """The routes of these tables, table by table."""
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
 
     @cached_property
     def applied(self) -> list[AppliedRule]:
-        """The rules that select any packets of this host, in order."""
-        own = [each.ip for each in self.snapshot.addresses if each.ip.version == self.family]
+        """The rules that select any packets of this host, in order. A rule with a condition that no
+        packet meets is left out; with `not`, it selects every packet.
+        """
+        own = [address.ip for address in self.snapshot.addresses]
         applied: list[AppliedRule] = []
         for rule in self.rules:
             table = self.tables.get(rule.table) if rule.action == "to_table" else None
@@ -315,7 +330,7 @@ class Fib:
             if not any(_is_never_met(rule, condition, own) for condition in conditions):
                 met = all(_plain_meets(rule, condition) for condition in conditions)
                 applied.append(AppliedRule(rule, rule.dst, rule.invert, conditions, met, table))
-            elif rule.invert:  # this host sends nothing that the rule excludes
+            elif rule.invert:
                 everything = AppliedRule(
                     rule, None, invert=False, conditions=(), is_met_by_plain=True, table=table
                 )
@@ -375,21 +390,24 @@ class Fib:
             decision = applied.decision_for(address)
             if decision is None:
                 continue
+            # `iif lo` captures all that this host sends, and leaves what it forwards.
             if is_all:
                 rest = decision if rest is None else rest
                 if applied.rule.iif != "lo":
-                    break  # after `iif lo`, forwarded packets are left
+                    break
             elif rest is None or applied.is_for_a_device:
                 captured.add(selection)
                 if plain is None and applied.selects_plain(address):
                     plain = decision
                     by_conditions = applied
                 else:
+                    # With `not`, the rule selects packets that do not meet its conditions.
                     met = () if applied.invert else applied.conditions
                     others.append(OtherEnd(applied.rule, decision, met))
         rest = NO_ROUTE if rest is None else rest
         if plain is None or by_conditions is None:
             return rest, tuple(others)
+        # This rule does not select the rest: with `not`, packets that meet its conditions.
         met = by_conditions.conditions if by_conditions.invert else ()
         return plain, (*others, OtherEnd(by_conditions.rule, rest, met))
 
@@ -408,7 +426,10 @@ class Fib:
 
     @cached_property
     def tables_for_plain(self) -> set[int]:
-        """The tables that a rule looks up for plain packets to any addresses."""
+        """The tables that a rule may look up for plain packets. A rule with `not` always counts:
+        nearly every one selects plain packets, to addresses outside its `to` or because they do not
+        meet its conditions.
+        """
         rules = [each for each in self.applied if each.is_met_by_plain or each.invert]
         return {each.rule.table for each in rules}
 
@@ -422,8 +443,8 @@ class Fib:
 
 
 def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cut the range at these borders, which are sorted: the first and the last address of each
-    piece, in order.
+    """Cut the range at these borders, which are sorted: yield the first and the last address of
+    each piece, in order. A border is the first address of a piece.
     """
     inside = borders[bisect_right(borders, first) : bisect_right(borders, last)]
     for border in inside:

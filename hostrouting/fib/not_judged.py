@@ -23,8 +23,8 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
     """Yield each rule and route that the engine does not evaluate, as text, with the addresses to
     which it applies.
 
-    Rules are named here if they select plain packets. Other packets, such as marked ones, have an
-    end of their own (`Fib.ends`), which is not-judged if such a rule decides about them.
+    A rule is named only if it may select plain packets. If it decides about other packets, such as
+    marked ones, their decision in `Fib.ends` is not-judged.
     """
     for applied in fib.applied:
         rule = applied.rule
@@ -34,12 +34,12 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
             if applied.to is not None and not applied.invert:
                 addresses = applied.to
             yield f"rule {rule}", addresses
-    usual = default_rules(fib.family)
-    lacks_main_only = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
+    # Until the first rule is added, IPv6 looks up table main even if its rule was deleted. If there
+    # is an unusual rule, one was added. Otherwise, nobody can see whether one ever was.
+    usual = default_rules(fib.family)  # for table local, and then for table main
+    may_use_main_without_rule = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
     has_routes = any(route.table == TABLE_MAIN for route in fib.routes)
-    if fib.family == IPV6 and lacks_main_only and has_routes:
-        # Linux uses table main without its rule until any rule is added for the first time, and
-        # does not say whether one ever was.
+    if fib.family == IPV6 and may_use_main_without_rule and has_routes:
         yield "IPv6 without the rule for table main", Prefix(IPV6, 0, 0)
     for route in fib.routes:
         reason = why_not_judged(route)
@@ -48,7 +48,9 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
 
 
 def why_not_judged(route: Route) -> str:
-    """Why the engine does not evaluate this route; empty if it does."""
+    """Why the engine does not evaluate this route; empty if it does. Linux lists no next hops if
+    they are those of a nexthop object; `unread` are the encapsulations of the route.
+    """
     if route.tos:
         return f"for packets with tos {route.tos:#x}"
     if route.source is not None:

@@ -6,6 +6,7 @@ that `apply` would write are found elsewhere (`install`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hostrouting.boot.program import Program
@@ -26,16 +27,16 @@ def find_faults(
     """What is wrong with the gate of these units, the worst first. `faults` are those of
     config.json, with which the gate refuses every start.
 
-    Findings about a gate that is shut get the name gate-shut if a unit has to pass the gate, and
-    keep their own if all gates are open.
+    The reasons for which the gate refuses every start get the name gate-shut if some unit has to
+    pass the gate. If all gates are open, they stop no start, and keep their own names.
     """
     reasons_to_refuse = [*faults]
     if units:
-        try:
-            reasons_to_refuse += find_untrusted(host.files)
-            reasons_to_refuse += _unusable_program(host)
-        except HostError:  # this user may not read our folders
-            reasons_to_refuse = [*faults]
+        with suppress(HostError):  # this user may not read our folders
+            untrusted = [*find_untrusted(host.files)]
+            reasons_to_refuse += untrusted
+            if not untrusted:  # else root would run what others can change
+                reasons_to_refuse += _unusable_program(host)
     gates = judge_gates(host, units)
     if gates.held:
         reasons_to_refuse = [each._replace(name="gate-shut") for each in reasons_to_refuse]
@@ -49,6 +50,7 @@ def _unusable_program(host: Host) -> Iterator[Finding]:
     reason = host.interpreter.why_not_run()
     if reason:
         sentence = f"{HostLayout.python_path} cannot run {HostLayout.program_path}: {reason}"
-        # `apply` would not write the program again if its content is right.
+        # If the program has the right content, apply does not write it again: another Python is
+        # needed.
         remedy = APPLY if Program().differs(host.files) else TO_INSTALL
         yield Finding("file", "error", sentence, HostLayout.program_path, remedy)

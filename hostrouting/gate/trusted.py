@@ -1,52 +1,52 @@
-"""Finds the files that root runs or reads when a unit starts, and that others can write. The gate
+"""Finds the files that root runs or reads when a unit starts, and that others can change. The gate
 refuses every start because of them.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.finding import Finding, Remedy
+from hostrouting.host.files import follow_links
 from hostrouting.host.layout import HostLayout
+from hostrouting.text import command_of
 
 if TYPE_CHECKING:
     from hostrouting.host.base import Files
-    from hostrouting.host.files import Entry
 
-_OURS = {
-    HostLayout.config_directory: "directory",
-    HostLayout.config_path: "file",
-    HostLayout.program_path: "file",
-}
-"""The paths that only root may be able to change, each with the kind of entry that must be there.
-"""
+_RUN_OR_READ = (HostLayout.config_path, HostLayout.program_path, HostLayout.python_path)
 
 
-def find_untrusted(files: Files) -> Iterator[Finding]:
-    """Yield an error for each folder or file of ours that others can change: the gate refuses every
-    start because of it.
+def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
+    """Yield an error for each file, folder or link by which users other than root can change what
+    root runs or reads at these paths, and at `others`: the gate refuses every start because of it.
     """
-    for path, kind in _OURS.items():
-        entry = files.look(path)
-        if entry is not None:
-            yield from _faults_of(path, entry, kind)
+    command_of_untrusted: dict[str, str] = {}
+    for path in (*_RUN_OR_READ, *others):
+        for place in _way_to(files, path):
+            entry = files.look(place)
+            if entry is not None and entry.is_open_to_others:
+                # With another owner, it may be a link to anywhere, or somebody's home.
+                command = "" if entry.owner else command_of("chmod go-w", place)
+                command_of_untrusted[place] = command
+                break  # what comes after a link of another user is his choice, also its name
+    for place, command in command_of_untrusted.items():
+        sentence = f"users other than root can change {place}, so the gate lets no unit pass"
+        remedy = Remedy(
+            "look first at what they may have written there, then let only root own and change it",
+            command,
+        )
+        yield Finding("file", "error", sentence, place, remedy)
 
 
-def _faults_of(path: str, entry: Entry, kind: str) -> Iterator[Finding]:
-    """Yield an error if the entry at this path is not of this kind, or not root's, or if others can
-    write to it. The order counts: `is_open_to_others` is also true with another owner.
+def _way_to(files: Files, path: str) -> Iterator[str]:
+    """Yield the path and the folders above it; and if one of these is a link, also the path to
+    which the link leads, in the same way.
     """
-    look_first = "look first at what others may have written there, then"
-    remedy = Remedy(look_first, f"chown root {path} && chmod go-w {path}")
-    if entry.kind != kind:
-        reason = f"{path} is a {entry.kind}, and not a {kind}"
-        remedy = Remedy(f"put a {kind} in its place")
-    elif not entry.is_trusted:
-        reason = f"{path} belongs to the user {entry.owner}, and not to root"
-    elif entry.is_open_to_others:
-        reason = f"users other than root can write to {path}"
-    else:
-        return
-    sentence = f"{reason}, so the gate lets no unit pass"
-    yield Finding("file", "error", sentence, path, remedy)
+    for place in follow_links(files, path):
+        yield place
+        folder = posixpath.dirname(place)
+        if folder != place:
+            yield from _way_to(files, folder)

@@ -31,6 +31,20 @@ if TYPE_CHECKING:
 _PROPERTIES = ("Id", "LoadState", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus")
 _NEVER_STARTS = {"masked", "not-found", "bad-setting", "error"}
 """The values of LoadState with which systemd does not start a unit."""
+OTHER_ROOTS = ("RootDirectory", "RootImage")  # refused even if root runs the unit
+OTHER_FILES = (
+    *OTHER_ROOTS,
+    "BindPaths",
+    "BindReadOnlyPaths",
+    "ExtensionDirectories",
+    "ExtensionImages",
+    "MountImages",
+)
+"""The settings with which systemd runs a command on other files than the host's, even one with a +,
+such as the gate (tried with systemd 249 to 257). Their paths are not judged: a folder that a unit's
+user may write can have a link in it, and systemd mounts where the link leads. TemporaryFileSystem=
+only hides files: a gate that lacks one refuses the unit.
+"""
 _REFUSAL = "255"
 """The exit status of a gate that refuses a start; `boot.units` says why it is this one."""
 _BLANKS = " \t\r\v\f"
@@ -51,21 +65,20 @@ class UnitGates(NamedTuple):
 
 
 def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
-    """Find out which of these gated units have an open gate, and why."""
+    """Find out which of these gated units have an open gate, and why. A finding with the name
+    gate-open says that; those with another name say why the file that opens all gates does not.
+    """
     findings: list[Finding] = []
-    opened: set[str] = set()
     if units:
         findings += _find_what_opens_all(host, units)
-    # Another finding has the name "file": the gate ignores the file that should open it.
-    if any(finding.name == "gate-open" for finding in findings):
-        opened.update(units)
+    all_are_open = any(finding.name == "gate-open" for finding in findings)
+    held: list[str] = []
     for unit in units:
-        of_unit = [*_judge_unit(host, unit)]
-        if any(finding.name == "gate-open" for finding in of_unit):
-            opened.add(unit)
-        findings += of_unit
-    held = tuple(unit for unit in units if unit not in opened)
-    return UnitGates(worst_first(findings), held)
+        reasons = [*_judge_unit(host, unit)]
+        findings += reasons
+        if not reasons and not all_are_open:
+            held.append(unit)
+    return UnitGates(worst_first(findings), tuple(held))
 
 
 def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
@@ -73,12 +86,13 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     of something that systemd has loaded from another program: an error in STRICT, a warning in
     WARN.
 
-    The file that opens all gates is left out, because an administrator makes it on purpose.
-    Findings about it are warnings before, too.
+    What opens all gates at once is only a warning, and is left out: the file that an administrator
+    writes for this, or a host without systemd.
     """
     severity: Severity = "error" if config.route_overlap.is_strict else "warning"
     for finding in judge_gates(host, gated_units(config)).findings:
         is_open = finding.name == "gate-open" and finding.severity == "error"
+        # An apply writes our drop-ins again, and reloads systemd.
         if is_open and finding.remedy not in {APPLY, RELOAD}:
             yield finding._replace(severity=severity)
 
@@ -122,8 +136,8 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
     reason in its first line. The shell in the drop-in has the same rule, and a test compares both.
     """
     is_readable = bool(entry.mode & 0o400)
-    has_other_bits = bool(entry.mode & ~0o644)
-    if entry.kind != "file" or not entry.is_trusted or not is_readable or has_other_bits:
+    has_other_bits = bool(entry.mode & ~0o644)  # execute, setuid, or write for others
+    if entry.kind != "file" or entry.owner or not is_readable or has_other_bits:
         return ""
     try:
         text = files.read(HostLayout.opening_path) or ""
@@ -159,7 +173,9 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
-    """Whether our drop-in is there and runs the gate, of whichever release."""
+    """Whether our drop-in is there and runs the gate, also if an earlier release wrote it: in each
+    release, the command ends with these words.
+    """
     entry = files.look(drop_in)
     if entry is None or entry.kind != "file":
         return False
@@ -169,17 +185,18 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
 def _why_open(
     name: str, properties: Mapping[str, str], drop_in: str, *, runs_gate: bool
 ) -> tuple[str, Remedy]:
-    """Why the gate of this unit is open, and the remedy. The reason is empty if it is not open.
-
-    `properties` are what systemd has loaded, and `runs_gate` is what the drop-in on disk says: an
-    old gate that is still loaded holds the unit back.
+    """Return why the gate of this unit is open, and the remedy. The reason is empty if the gate is
+    not open. `properties` are what systemd has loaded; `runs_gate` is about the drop-in on disk.
     """
     see = Remedy("see", command_of("systemctl cat", name), needs_root=False)
     is_loaded = GATE_MARK in properties["ExecCondition"]
     is_outdated = properties["NeedDaemonReload"] == "yes"
     never_starts = properties["LoadState"] in _NEVER_STARTS
+    # Without our drop-in, the gate can only be in another file; then it is loaded and up to date.
+    # A unit that is masked, say, is loaded without its drop-ins, so its properties show no gate.
     if not runs_gate and (never_starts or not is_loaded or is_outdated):
         return f"{drop_in} is missing or was overwritten", APPLY
+    # It cannot start until systemd loads it again, and then systemd also reads the drop-in.
     if never_starts:
         return "", see
     if not is_loaded and is_outdated:

@@ -14,7 +14,9 @@ def template_of(unit: str) -> str:
 
 
 def plain_instance(unit: str) -> str:
-    """The unit; for a template, an instance that nobody uses: it has no settings of its own."""
+    """The unit; for a template, an instance that nobody uses. systemd shows an instance, and no
+    template; this one has no settings of its own, so it shows those of the template.
+    """
     return _with_instance(unit, "hostrouting-probe") if is_template(unit) else unit
 
 

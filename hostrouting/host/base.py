@@ -28,7 +28,9 @@ class Files(Protocol):
         """
 
     def read_bytes(self, path: str) -> bytes | None:
-        """The content of a file, where `read` returns its text."""
+        """The content of a file, where `read` returns its text: at most its first 16 MB, because no
+        file of ours is as long.
+        """
 
     def look(self, path: str) -> Entry | None:
         """What is at the path, without following a link there (lstat); None if it is absent."""
@@ -61,7 +63,8 @@ class Files(Protocol):
 
     def lock(self, path: str, wake: Callable[[], object]) -> Lock:
         """Take the lock of this file, or begin to wait for it if another process has it. At the end
-        of such a wait, `wake` is called in another thread.
+        of such a wait, `wake` is called in another thread, so that a caller who sleeps asks
+        `is_held` again.
 
         A missing file is created. The path "/" means the lock of the root folder. The end of the
         process releases a lock.

@@ -56,8 +56,8 @@ class Effects:
         return {name: value for name, value in fields.items() if value}
 
     def to_mapping(self) -> dict[str, object]:
-        """The effects as plain values, for JSON. An error has these keys, and so has a command,
-        beside keys of its own such as `changed`.
+        """The effects as plain values, for JSON. The result of a command has keys of its own beside
+        these, such as `changed`.
         """
         return {
             "changes": [str(change) for change in self.changes],
@@ -67,8 +67,8 @@ class Effects:
         }
 
     def __add__(self, other: T) -> T:
-        """Join the effects of two, this one first. All other fields, such as the report of a check,
-        are those of `other`: it was later.
+        """Join these effects with the later ones, `other`. The other fields of a result, such as
+        the report of a check, are those of `other`.
         """
         return attrs.evolve(
             other,
@@ -80,17 +80,17 @@ class Effects:
 
 
 def effects_of(outcome: object) -> Effects:
-    """The effects of a result, of an error, or of the errors in a `phases.TaskFailed`; empty if it
-    has none.
+    """The effects of a result, of an error, or of all errors in a `phases.TaskFailed`; empty if
+    there are none.
     """
     if isinstance(outcome, Effects):
         return outcome
-    own = getattr(outcome, "effects", None)
-    if isinstance(own, Effects):
-        return own
+    recorded = getattr(outcome, "effects", None)  # by `recorded_in_errors`
+    if isinstance(recorded, Effects):
+        return recorded
     effects = Effects()
-    for step in getattr(outcome, "failures", ()):  # of a phases.TaskFailed
-        effects += effects_of(step.error)
+    for failed_step in getattr(outcome, "failures", ()):  # of a phases.TaskFailed
+        effects += effects_of(failed_step.error)
     return effects
 
 

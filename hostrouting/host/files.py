@@ -36,7 +36,9 @@ class Entry(NamedTuple):
     kind: str
     """A "file", a "link", a "directory", a "fifo", or a "special file"."""
     mode: int = 0
-    """The permissions; 0 for a link, which has none of its own."""
+    """The permissions; 0 for a link, which has none of its own. Of a folder with the group root,
+    without what this group may write: only root is in it.
+    """
     target: str = ""
     owner: int = 0
     """The number of the user who owns it. In an image, 0 stands also for the user of this process,
@@ -44,29 +46,24 @@ class Entry(NamedTuple):
     """
 
     @property
-    def is_trusted(self) -> bool:
-        """Whether root owns it: another owner could change it at any time."""
-        return not self.owner
-
-    @property
     def is_open_to_others(self) -> bool:
-        """Whether a user other than root can write to it."""
-        return bool(self.mode & 0o022) or not self.is_trusted
+        """Whether a user other than root can write to it, or owns it, and could allow that."""
+        return bool(self.mode & 0o022 or self.owner)
 
     def __str__(self) -> str:
         return f"{self.kind} to {self.target}" if self.target else self.kind
 
 
 def leftover(path: str) -> str:
-    """The path of the temporary file that a process leaves if it is killed while it writes `path`.
+    """The path of the temporary file that becomes `path`; a writer that is killed leaves it there.
     It is the same each time, which is safe because writers hold the lock of the host.
     """
     return f"{path}.new"
 
 
 def follow_links(files: Files, path: str) -> Iterator[str]:
-    """Yield the path and, while a link is there, the path to which that leads. After 40 links, as
-    many as Linux follows, it ends with a link.
+    """Yield the path, and as long as there is a link, the path to which it leads. The last one is a
+    link only after 40 links, as many as Linux follows.
     """
     for _ in range(_LINKS):
         yield path
@@ -104,18 +101,22 @@ class LocalFiles:
 
     def read_bytes(self, path: str) -> bytes | None:
         place = self._followed(path)
-        if place == f"{self._root}/dev/null":
+        if place == f"{self._root}/dev/null":  # by a link there, systemd masks a unit
             return b""
         with _host_errors("read", place):
             try:
                 require_kind("read", place, _entry(place, os.stat(place)), "file")
-                with open(place, "rb", opener=_open_without_waiting) as stream:
-                    return stream.read()
+                # If a fifo has come there meanwhile, this does not wait for a writer.
+                with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+                    # A longer file is not ours, and could fill the memory: the markers may be in
+                    # another user's folder.
+                    return stream.read(16_000_000)
             except _ABSENT:
                 return None
 
     def look(self, path: str) -> Entry | None:
         entry = _look(self._place(path))
+        # In an image, whoever prepares it stands for root.
         if entry is not None and self._root and entry.owner == os.geteuid():
             return entry._replace(owner=0)
         return entry
@@ -129,11 +130,11 @@ class LocalFiles:
                 return ()
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        written = as_bytes(content) if isinstance(content, str) else content
+        data = as_bytes(content) if isinstance(content, str) else content
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
         with _host_errors("write", place):
-            _replace(place, lambda temporary: _write(temporary, written, mode))
+            _replace(place, lambda temporary: _write(temporary, data, mode))
 
     def link(self, path: str, target: str) -> None:
         place = self._place(path)
@@ -147,10 +148,10 @@ class LocalFiles:
         require_kind("remove", place, _look(place), "file", "link", "fifo", "special file")
         with _host_errors("remove", place):
             _unlink(leftover(place))
-            is_there = _unlink(place)
-            if is_there:
+            was_there = _unlink(place)
+            if was_there:
                 _flush_folder(os.path.dirname(place))
-        return is_there
+        return was_there
 
     def is_writable(self, folder: str) -> bool:
         return not os.statvfs(self._followed(folder)).f_flag & os.ST_RDONLY
@@ -158,11 +159,11 @@ class LocalFiles:
     def remove_empty(self, folder: str) -> None:
         try:
             os.rmdir(self._place(folder))
-        except OSError:
+        except OSError:  # absent, not empty, or a link
             return
 
     def lock(self, path: str, wake: Callable[[], object]) -> Lock:
-        """See Files. Only runs on an image lock its root folder, which needs no file for that."""
+        """See Files. The root folder, which runs on an image lock, needs no file for that."""
         from hostrouting.host.lock import FileLock  # noqa: PLC0415  some systems lack fcntl
 
         place = self._place(path)
@@ -174,8 +175,8 @@ class LocalFiles:
             return FileLock(descriptor, wake)
 
     def _place(self, path: str) -> str:
-        """Where this path is on this machine, with the links in its folder followed. What is there
-        may itself be a link.
+        """Where this path is on this machine, with only the links in its folder followed: what is
+        there may itself be a link.
         """
         folder, name = os.path.split(path)
         return f"{self._followed(folder).rstrip('/')}/{name}"
@@ -184,8 +185,8 @@ class LocalFiles:
         """Where this path is on this machine, with all links followed. They are followed here one
         by one, because Linux would look for an absolute link of an image on this machine.
         """
-        parts: list[str] = []
-        names = path.split("/")[::-1]
+        parts: list[str] = []  # of the path as far as it is followed
+        names = path.split("/")[::-1]  # the rest, the next name last
         links = 0
         while names:
             name = names.pop()
@@ -208,11 +209,6 @@ class LocalFiles:
         return "/".join((self._root, *parts)) or "/"
 
 
-def _open_without_waiting(place: str, flags: int) -> int:
-    """Open the file. If a fifo has come there meanwhile, this does not wait for a writer."""
-    return os.open(place, flags | os.O_NONBLOCK)
-
-
 def _look(place: str) -> Entry | None:
     with _host_errors("read", place):
         try:
@@ -225,7 +221,10 @@ def _entry(place: str, status: os.stat_result) -> Entry:
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
     if kind == "link":
         return Entry(kind, target=os.readlink(place), owner=status.st_uid)
-    return Entry(kind, stat.S_IMODE(status.st_mode), owner=status.st_uid)
+    mode = stat.S_IMODE(status.st_mode)
+    if kind == "directory" and status.st_gid == 0:
+        mode &= ~stat.S_IWGRP
+    return Entry(kind, mode, owner=status.st_uid)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:
@@ -238,7 +237,7 @@ def open_lock(place: str) -> int:
     """Open a file to lock it with flock(2); return its descriptor. The file and its folder are
     created if they are missing. Raises OSError.
 
-    Only root may open the file, because whoever can open a file can lock it.
+    Only root may open the file, also if it had another mode: whoever can open a file can lock it.
     """
     _make_folder(os.path.dirname(place))
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -247,8 +246,8 @@ def open_lock(place: str) -> int:
 
 
 def _replace(place: str, make: Callable[[str], object]) -> None:
-    """Have `make` make the new file at a temporary path, and rename it to `place`. If that fails,
-    the file is as it was. Only if the disk fails after the rename, the new file may be there.
+    """Let `make` make the new file at a temporary path, and rename it to `place`. If this fails,
+    the old file is still there, unless the disk fails after the rename.
     """
     temporary = leftover(place)
     folder = os.path.dirname(place)
@@ -265,6 +264,7 @@ def _replace(place: str, make: Callable[[str], object]) -> None:
 
 
 def _write(place: str, content: bytes, mode: int) -> None:
+    """Create this file, which nobody else may open until it is complete."""
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as stream:
         stream.write(content)
@@ -283,9 +283,10 @@ def _make_folder(place: str) -> None:
     parent = os.path.dirname(place)
     _make_folder(parent)
     try:
-        os.mkdir(place)
+        os.mkdir(place, 0o755)
     except FileExistsError:
         return
+    # This only adds what the umask took: others could never write there, not even for a moment.
     os.chmod(place, 0o755)  # noqa: S103  like other system folders
     _flush_folder(parent)
 
@@ -300,6 +301,7 @@ def _unlink(place: str) -> bool:
 
 
 def _flush_folder(folder: str) -> None:
+    """Write the names in the folder to the disk: a new or removed one survives a power loss."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -39,7 +39,7 @@ class File:
         """Whether the path is absent, or anything but this file is there. A file of another owner
         differs, too, because root runs some of our files.
         """
-        entry = files.look(self.path)
+        entry = files.look(self.path)  # an Entry without an owner is root's
         if self.target:
             return entry != Entry("link", target=self.target)
         return entry != Entry("file", self.mode) or not self.has_content(files)
@@ -52,17 +52,18 @@ class File:
             files.write(self.path, self.content(), mode=self.mode)
 
     def find_obstacle(self, files: Files) -> Finding | None:
-        """Return an error if something is at the path that we do not replace: a mask, a folder, a
-        link in the place of a file, or, in systemd's folders, another program's file. Return a note
-        if our file differs only in its mode; None if nothing is to be said.
+        """Return an error if something is at the path that we do not replace: a folder, a link in
+        the place of a file, such as a mask of systemd, or in systemd's folders another program's
+        file. Return a note if only the mode of our file differs; else None.
         """
         entry = files.look(self.path)
         if entry is None:
             return None
+        # Only a link of ours replaces a link.
         if entry.kind != "file" and not (self.target and entry.kind == "link"):
             sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
             return Finding("file", "error", sentence, self.path, Remedy("move it away"))
-        if self.target:  # what is at the path of a link of ours may always be replaced
+        if self.target:  # only our link belongs at such a path, so it is replaced
             return None
         if entry.mode != self.mode and self.has_content(files):
             sentence = f"{self.path} has the mode {entry.mode:o}, and not {self.mode:o}"

@@ -96,8 +96,8 @@ class Host:
 
     @property
     def interpreter(self) -> Interpreter:
-        """The Python of this machine or, without a backend, of the image. On a machine it is run,
-        so it is not looked for in `files`, which may be others. A FakeHost has its own.
+        """The Python of this machine, even if `files` are others, because it is run here; for an
+        image, where nothing is run, the Python in `files`. A FakeHost has its own.
         """
         from hostrouting.host.interpreter import NodeInterpreter  # noqa: PLC0415  only to install
 
@@ -134,16 +134,17 @@ class Host:
         """Hold the lock on the host during the block, so that no other run, no pass of the guard
         and no start of a gated unit changes it.
 
-        Raises NotReady if the lock is not free within 150 seconds; the deadline of the run may come
-        first. An image's root folder is locked, so that no lock file is left in the image.
+        Raises NotReady if the lock is not free within 150 seconds, and Cancelled if the run is
+        cancelled or its time is up first. The lock of an image is that of its root folder, so that
+        no lock file is left there.
         """
-        clock = ctx.clock
+        clock = ctx.clock  # `wake` makes its `wait` ask again whether the wait is over
         until = clock.now() + _LOCK_WAIT
         lock = self.files.lock("/" if self.is_image else HostLayout.lock_path, clock.wake)
         try:
             if not lock.is_held():
                 ctx.log.info("%s; waiting up to %.0f s", _LOCKED, until - clock.now())
-                with ctx.on_cancel(clock.wake):
+                with ctx.on_cancel(clock.wake):  # after a cancellation, its end raises Cancelled
                     clock.wait(lambda: lock.is_held() or ctx.cancelled, until)
             if not lock.is_held():
                 raise NotReady(f"{_LOCKED}, still after {_LOCK_WAIT:g} s", kind="busy")

@@ -72,9 +72,10 @@ class NodeInterpreter:
         self._files = files
 
     def find(self) -> str:
-        """Return /usr/bin/python3, unless the name of its target says that it is too old, as on
-        RHEL 9 (python3.9): then the newest python3.N beside it. If no name says the version, it is
-        found out when the interpreter has to compile.
+        """Return /usr/bin/python3. If it is absent, or the name of its target says that it is too
+        old, as on RHEL 9 (python3.9), return the newest python3.N in /usr/bin; "" if that is too
+        old. If no name tells the version of python3, it is returned, too: `compile` shows later
+        whether it is too old.
         """
         *_, end_of_links = follow_links(self._files, USUAL)
         if self._files.look(end_of_links) is not None:
@@ -95,7 +96,9 @@ class NodeInterpreter:
 
 @cache
 def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, bytes]:
-    """See Interpreter. The result is kept: an agent may plan and install several times."""
+    """Write the sources into a folder, compile them there, and return both (`Interpreter.compile`).
+    The result is cached, because an agent may plan and install several times.
+    """
     with tempfile.TemporaryDirectory(prefix="hostrouting-") as folder:
         for name, source in sources:
             place = os.path.join(folder, name)
@@ -104,26 +107,29 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
                 file.write(source)
         reason = _why_not_run(path, folder)
         if not reason:
-            reason = _why_not_run_with(path, *_COMPILE, folder, folder, code=0)
+            # This compiles the folder, and leaves its path out of the names in the compiled files.
+            reason = _run(path, *_COMPILE, folder, folder, code=0)
         if reason:
             raise cannot_run(path, reason)
         files: dict[str, bytes] = {}
         for name, source in sources:
             files[name] = source
+            # With -b, compileall writes x.pyc beside x.py.
             with open(os.path.join(folder, f"{name}c"), "rb") as file:
                 files[f"{name}c"] = file.read()
         return files
 
 
 def _why_not_run(path: str, program: str) -> str:
-    """Why this interpreter cannot load the gate from the program, an archive or a folder; empty if
-    it can.
+    """Run a trial: return why this interpreter cannot load the gate from the program, an archive or
+    a folder; empty if it can.
     """
-    return _why_not_run_with(path, "-I", "-S", "-c", _TRIAL, "", program, code=PASSED)
+    # "" is the argument of the called function: a trial has none.
+    return _run(path, "-I", "-S", "-c", _TRIAL, "", program, code=PASSED)
 
 
-def _why_not_run_with(*command: str, code: int) -> str:
-    """Why this command does not end with this code; empty if it does."""
+def _run(*command: str, code: int) -> str:
+    """Run the command; return why it did not end with this code, or "" if it did."""
     try:
         ended = run_program(*command, timeout=_TIMEOUT, environment=_ENVIRONMENT)
     except OSError as error:
@@ -138,7 +144,7 @@ def _reason_of(ended: Ended) -> str:
     if ended.code < 0:
         return f"signal {-ended.code} ended it"
     lines = ended.err.strip().splitlines()
-    if ended.code and lines:
+    if ended.code and lines:  # what a process prints that succeeds is no reason
         return lines[-1]
     return f"it ended with {ended.code}"
 

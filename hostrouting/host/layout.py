@@ -36,10 +36,10 @@ class HostLayout:
     of_this_boot = (opening_path, fight_path)
     """The files under /run that an apply keeps, and a removal removes."""
     opening_command = (
-        f"mkdir -pm 755 {run_directory} && echo REASON >{opening_path} && chmod 644 {opening_path}"
+        f"(umask 022; mkdir -p {run_directory}; rm -f {opening_path}; echo REASON >{opening_path})"
     )
-    """How root opens the gate. With some umasks, the group could write to the file without the
-    chmod, and such a file does not open the gate. After a boot, the folder need not be there yet.
+    """How root opens the gate. With another umask, others could write to the file, which does not
+    open the gate then. After a boot, the folder need not be there yet.
     """
     node_command = f"{python_path} {program_path}"
     """How an operator calls the program on the node."""

@@ -22,7 +22,7 @@ class FileLock:
         self._descriptor = descriptor
         self._process = os.getpid()
         self._wake = wake
-        self._changes = threading.Lock()
+        self._mutex = threading.Lock()
         self._is_held = False
         self._is_released = False
         try:
@@ -36,22 +36,24 @@ class FileLock:
         return self._is_held
 
     def release(self) -> None:
-        with self._changes:
+        with self._mutex:
+            # If the thread gets the lock only later, it sees this, and unlocks at once.
             self._is_released = True
             if self._is_held:
                 self._unlock()
 
     def _wait(self) -> None:
+        """Wait until this process has the lock: this is what the thread runs."""
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        with self._changes:
+        with self._mutex:
             self._is_held = True
             if self._is_released:
                 self._unlock()
         self._wake()
 
     def _unlock(self) -> None:
-        # A process that this one has forked has the file open, too: it does not keep the lock, and
-        # does not give it back either.
+        # flock(2) locks an open file, which a forked process shares: an unlock there would take the
+        # lock from this process, and an unlock here takes it from both.
         if os.getpid() == self._process:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)

@@ -17,7 +17,7 @@ SHARED = "/etc/systemd/"
 
 def is_ours(files: Files, path: str) -> bool:
     """Whether what is at this path is ours; the path is one that we write to. In systemd's folders,
-    the file must have our mark. In our own folders, everything is ours.
+    a file, or the target of a link, must have our mark. In our own folders, everything is ours.
     """
     entry = files.look(path)
     if entry is None:

@@ -36,7 +36,7 @@ class ProcessLock:
     def __enter__(self) -> None:
         try:
             self._descriptor = open_lock(HostLayout.lock_path)
-        except OSError as error:
+        except OSError as error:  # then no run can have the lock either
             if not ProcessLock._has_said:
                 self._say(_WARNING, f"this runs without a lock, as there is none: {error}")
             ProcessLock._has_said = True

@@ -67,12 +67,12 @@ class Manager(Protocol):
         """Make the manager read the unit files again (daemon-reload)."""
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """Start the unit and wait, at most `timeout` seconds; for a oneshot, until its end.
-        If the unit fails, HostError has the reason and the output.
+        """Start the unit and wait until it runs, or, if it is a oneshot, until it has ended.
+        HostError after `timeout` seconds, or if the unit fails: with the reason and the output.
 
         A unit that is active stays as it is: to restart it, stop it first. A start that is given
-        up, after the timeout or by Ctrl-C, is ended by a stop, unless the unit was being started
-        already. Units that depend on this unit are not touched. A unit whose failures have reached
+        up, after the timeout or by Ctrl-C, is ended by a stop, unless it was under way before this
+        call. Units that depend on this unit are not touched. A unit whose failures have reached
         its limit of starts is started all the same. A start that systemd skips because a condition
         of the unit is not met is not an error.
         """
@@ -84,13 +84,14 @@ class Manager(Protocol):
         """The given properties of each unit, as systemd prints them: first those of the named
         units, in their order, then those of the loaded units that match a pattern (`a@*.service`).
 
-        If a property has several commands, the value is all of them, separated by spaces.
+        If a property has several commands, the value is all of them, separated by spaces. The value
+        of a time that systemd has not set is empty.
         """
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        """The lines that a unit has logged as errors since that time, which is a value of a
-        property such as ConditionTimestamp. Empty if the time is, or if the journal does not
-        answer.
+        """The lines that the gate of this unit has logged as errors since that time, or the unit
+        itself if it is a service of ours. The time is a property such as ConditionTimestamp. No
+        lines if that is empty, or if the journal does not answer.
         """
 
 
@@ -124,7 +125,7 @@ class SystemdManager:
         before = shown["ActiveState"]
         if before in {"active", "reloading"}:
             return
-        # An administrator may limit how often a unit starts. At that limit, the unit has failed.
+        # A unit at its limit of starts (StartLimitBurst=) has failed, and needs reset-failed first.
         if before == "failed":
             self._run("reset-failed", unit)
         try:
@@ -142,12 +143,12 @@ class SystemdManager:
 
     def _failure(self, unit: str, started: Ended) -> HostError:
         """Make the error for a start that has failed. If the unit itself has failed, the error has
-        its log of this start. Else the job was cancelled, or there is no such unit, and the error
-        has what systemctl printed.
+        its log of this start; else what systemctl printed, about a cancelled job or a missing unit.
         """
         [failed] = self.show(("Result", "ExecMainStatus", "ConditionTimestamp"), unit)
         lines: tuple[str, ...] = ()
         if failed["Result"] != "success":
+            # systemd checks the conditions first, so this is when the start began.
             lines = self._journal(unit, failed["ConditionTimestamp"])
         if not lines:
             lines = (started.complaint.strip(),)
@@ -161,26 +162,39 @@ class SystemdManager:
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
         shown: list[Mapping[str, str]] = []
-        for block in text.strip("\n").split("\n\n"):
-            if not block:
+        for block in text.strip("\n").split("\n\n"):  # one per unit
+            if not block:  # no unit matches
                 continue
             values: dict[str, list[str]] = {}
             for line in block.splitlines():
                 name, _, value = line.partition("=")
-                if value == _NEVER:
+                if value == _NEVER:  # before systemd 250; later versions print nothing
                     value = ""
                 values.setdefault(name, []).append(value)  # one line per command
             shown.append({name: " ".join(values.get(name, ())) for name in names})
         return tuple(shown)
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        return self._journal(unit_name(unit), since, "--priority=err")
+        # A unit's user can log what reads as a line of the gate, and so can root of a container,
+        # whose console systemd-nspawn logs as root. systemd takes the identifier from the first
+        # program of a command (the gate's is env) or from SyslogIdentifier=. Not by _COMM: a busy
+        # journald reads some lines only after their process has ended, and then stores no _COMM.
+        return self._journal(
+            unit_name(unit),
+            since,
+            "--priority=err",
+            "_UID=0",
+            "SYSLOG_IDENTIFIER=env",
+            "SYSLOG_IDENTIFIER=hostrouting",
+        )
 
     def _journal(self, unit: str, since: str, *options: str) -> tuple[str, ...]:
+        """The last lines that the unit has logged since that time; see `errors_of`."""
         if not since:
             return ()
-        # journalctl understands the time: as systemctl, it has the time zone of this process.
-        # --sync, because the last lines may not be in the journal yet. If it hangs, they may lack.
+        # journalctl reads the time as systemctl has printed it, in the time zone of this process.
+        # --sync, because the last lines may not be in the journal yet. If it hangs, the rest is
+        # read without them.
         with suppress(OSError):
             self._run_program("journalctl", "--sync", timeout=2.0)
         query = (
@@ -190,8 +204,8 @@ class SystemdManager:
             "--lines=20",
             f"--since={since}",
             *options,
-            # Not by the InvocationID: a busy journal reads some lines when their process has ended,
-            # and then stores only the unit with them.
+            # Not by the InvocationID: a busy journald reads some lines only after their process has
+            # ended, and then stores the unit with them, but no InvocationID.
             f"_SYSTEMD_UNIT={unit}",
         )
         with suppress(OSError):
@@ -205,6 +219,7 @@ class SystemdManager:
         fine: Collection[int] = (0,),
         timeout: float = _TIMEOUT,
     ) -> Ended:
+        """Run systemctl with these arguments; HostError if its exit code is not one of `fine`."""
         environment = tool_environment()
         for name in _TURN_SYSTEMCTL_OFF:
             environment.pop(name, None)

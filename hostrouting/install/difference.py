@@ -35,19 +35,20 @@ its units. Our units have the names of these.
 
 
 def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
-    """Return the files that have to be written, and the paths that have to be removed."""
+    """Return the files that have to be written, and the paths of ours that have to be removed."""
     files = host.files
     wanted = files_on(host, config)
     kept = {file.path for file in wanted}
-    removes: list[str] = []
-    if wanted:
-        # An opening of the gate ends with the boot, or when the administrator ends it.
+    removed: list[str] = []
+    if wanted:  # not in a removal, which takes away all files of ours, and no others
+        # Left until a removal or a boot: an administrator's opening of the gate, and the guard's
+        # note of a fight with another program.
         kept.update(HostLayout.of_this_boot)
-        # Our units replace those of the Go original, so its links go. A removal leaves it as it is.
-        removes += existing(files, ORIGINAL_LINKS)
-    removes += [path for path in owned_paths(files) if path not in kept]
-    writes = tuple(file for file in wanted if file.differs(files))
-    return FileChanges(writes, tuple(removes))
+        # Our units replace those of the Go original, so its links go.
+        removed += existing(files, ORIGINAL_LINKS)
+    removed += [path for path in owned_paths(files) if path not in kept]
+    written = tuple(file for file in wanted if file.differs(files))
+    return FileChanges(written, tuple(removed))
 
 
 def find_systemd_changes(
@@ -56,31 +57,33 @@ def find_systemd_changes(
     former: HostRoutingConfig | None,
     changes: FileChanges,
 ) -> tuple[Operation, ...]:
-    """Return what systemd has to do apart from the reload that `changes` bring: a reload, if files
-    of ours have changed earlier and systemd has not read them; and what the guard needs.
+    """Return what systemd has to do apart from the reload after `changes`: start or stop the guard,
+    and reload if it has not read what an earlier run has changed (that run was killed, perhaps).
 
     `former` is what is installed, or None if it could not be read. Then nobody knows which units
     were gated, and systemd reloads in any case.
     """
-    if manager is None:
+    if manager is None:  # an image, or a host without systemd
         return ()
     guard = _guard_operations(manager, config, changes)
-    reload: list[Operation] = []
+    reason = ""
     if former is None:
         reason = "to be safe: the installed file could not be read"
-        reload.append(Operation("reload", "systemd", reason))
     elif needs_reload(manager, config, former):
-        reload.append(Operation("reload", "systemd", "its files have changed"))
+        reason = "its files have changed"
+    reload: list[Operation] = []
+    if reason:
+        reload.append(Operation("reload", "systemd", reason))
     if config.guard.enabled:
-        return (*reload, *guard)
-    return (*guard, *reload)  # the guard is stopped before its files go
+        return (*reload, *guard)  # it starts as the files say now
+    return (*guard, *reload)  # it is stopped before its files go
 
 
 def _guard_operations(
     manager: Manager, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Operation]:
-    """Yield the start, restart or stop that the guard needs, if any. A new config.json needs none:
-    each pass reads it. A new program or unit does: the process that runs is that of the old one.
+    """Yield the start, restart or stop that the guard needs, if any. It is restarted if its program
+    or its unit is new, and not if config.json is: it reads that before each pass.
     """
     guard = HostLayout.guard_unit
     runs = is_active(manager, guard)
@@ -94,18 +97,18 @@ def _guard_operations(
         yield Operation("restart", guard, "its files are new")
 
 
-def needs_reload(manager: Manager, *configs: HostRoutingConfig) -> bool:
-    """Return whether a file of these configurations has changed or gone since systemd last read it.
+def needs_reload(manager: Manager, config: HostRoutingConfig, former: HostRoutingConfig) -> bool:
+    """Return whether a file of ours has changed or gone since systemd last read it: a unit, or the
+    drop-in of a unit that one of the configurations gates.
 
     A masked unit with drop-ins does not count: systemd says of it, even after a reload, that it has
     to reload.
     """
-    gated: set[str] = set()
-    for config in configs:
-        gated.update(gated_units(config))
-    names = ("NeedDaemonReload", "LoadState", "DropInPaths")
-    for properties in manager.show(names, *UNITS, *map(instance_pattern, sorted(gated))):
-        counts = properties["LoadState"] != "masked" or not properties["DropInPaths"]
-        if counts and properties["NeedDaemonReload"] == "yes":
+    gated = {*gated_units(config), *gated_units(former)}
+    asked = ("NeedDaemonReload", "LoadState", "DropInPaths")
+    # systemd loads no template, only its instances.
+    for properties in manager.show(asked, *UNITS, *map(instance_pattern, gated)):
+        is_exempt = properties["LoadState"] == "masked" and properties["DropInPaths"]
+        if properties["NeedDaemonReload"] == "yes" and not is_exempt:
             return True
     return False

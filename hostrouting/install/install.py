@@ -75,7 +75,7 @@ _REPLACED = (
 )
 
 _WOULD_REMOVE = f"this would remove protection (to allow it: {ALLOWED_BY}):"
-_SHARE = 0.95
+_SHARE_OF_DEADLINE = 0.95
 """The share of the time until the run's deadline in which a part waits. In the rest, it fails with
 an error that says what was missing.
 """
@@ -93,7 +93,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
 ) -> CheckResult | phases.Skip:
     """Bring what is wanted onto the host: the files, the guard, then these parts of a pass. Each
     part waits for what it needs, for up to `wait` seconds; with `as_steps`, it is a step of its
-    own.
+    own. The numbers in the comments are those of the steps in the module's docstring.
 
     Before the first change, `before` gets the installed configuration under the id of the run, for
     an undo to install again; None if it cannot be read. A run that changes nothing makes the parts,
@@ -109,10 +109,10 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         return phases.Skip(_NOTHING)
 
     results: list[object] = []
-    errors: list[BaseException] = []
-    with ExitStack() as locked:
+    errors: list[BaseException] = []  # raised at the end
+    with ExitStack() as locked:  # until the guard has started
         with phases.inner_step("install-files", ctx) as step:
-            if plan.files or plan.systemd:  # 4; otherwise not yet: each pass takes the lock itself
+            if plan.files or plan.systemd:  # 4; passes take the lock themselves
                 locked.enter_context(host.locked(step.ctx))
                 wanted = read_wanted(host, request)
                 plan = plan_install(host, wanted, parts)
@@ -123,11 +123,11 @@ def install(  # noqa: C901  eight steps, which are read in one piece
             step.result = write_files(host, plan)  # 5
         results.append(step.result)
         if gated_units(wanted.config):
-            with _later_failures(errors), phases.inner_step("ask-systemd", ctx) as step:
+            with _raised_later(errors), phases.inner_step("ask-systemd", ctx) as step:
                 step.result = _require_gates(host, wanted, plan, ctx)
             results.append(step.result)
         if plan.for_systemd("start", "restart"):  # 6
-            with _later_failures(errors), phases.inner_step("start-guard", ctx) as step:
+            with _raised_later(errors), phases.inner_step("start-guard", ctx) as step:
                 step.result = start_guard(host, plan)
             results.append(step.result)
 
@@ -137,9 +137,8 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         return result
 
     try:
-        if errors:  # each failure is to be that of a step: `raise_together` joins only these
-            as_steps = True
-        if as_steps:  # 7
+        # `raise_together` can join errors only with failures of steps.
+        if as_steps or errors:  # 7
             # Not `parts`: a part that the run leaves out is reported as a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
             phases.serial(*steps).do(ctx)
@@ -153,7 +152,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         done += effects_of(result)
     with recorded_in_errors(done.changes, done.files, done.operations, done.warnings):
         raise_together(errors)
-    last = results[-1]  # 8; the check is the last part
+    last = results[-1]  # 8; the check is the last part, and its result has the report
     report = last.report if isinstance(last, CheckResult) else None
     result = done + CheckResult(report=report)
     return phases.Skip(_RIGHT) if result == CheckResult() else result
@@ -170,16 +169,16 @@ def plan_install(
     is_dry_run: bool = False,
     earlier: Sequence[Plan] = (),
 ) -> Plan:
-    """Return what a run with these parts would change, and what makes it fail. If the check is one
-    of the parts, a dry run has it, too: of the host as it would be after this plan, and after those
-    of the tasks before this one (`earlier`).
+    """Return what a run with these parts would change, and what makes it fail. In a dry run, if the
+    check is one of the parts, the plan also has a check of the host as this plan, and those of the
+    tasks before this one (`earlier`), would leave it.
 
     Raises the error of a config.json that cannot be read, unless the run may take protection away:
     nobody knows what that file protects.
     """
     if host.is_image:
         parts = ()  # an image has no kernel
-    read_snapshot = cache(host.take_snapshot)  # once, if anybody needs it
+    read_snapshot = cache(host.take_snapshot)  # so that all parts see the same moment
     config = wanted.config
     files = find_file_changes(host, config)
     systemd = find_systemd_changes(host.running_manager, config, wanted.former, files)
@@ -189,11 +188,11 @@ def plan_install(
         routes = plan_static_routes(config, read_snapshot())
     operations: list[Operation] = []
     if "probe_rewrite" in parts:
-        operations += _find_operations(host, wanted)
+        operations += _find_table_operation(host, wanted)
         obstacles += find_probe_obstacles(config, read_snapshot())
     losses: list[Fault] = []
     if not wanted.allow_removal:
-        # A configuration that could not be read is read again, which raises the reason.
+        # A configuration that could not be read is read again, to raise the reason.
         former = wanted.former or read_installed(host)
         losses += find_losses(former, gated_on_disk(host.files), config)
     plan = Plan(files, systemd, routes, tuple(operations), tuple(obstacles), tuple(losses))
@@ -202,12 +201,14 @@ def plan_install(
     return plan
 
 
-def _find_operations(host: Host, wanted: Wanted) -> Iterator[Operation]:
-    """Yield what has to be done to the table for probes, if anything."""
+def _find_table_operation(host: Host, wanted: Wanted) -> Iterator[Operation]:
+    """Yield what has to be done to the table for probes, if anything. HostError if nft does not
+    answer, and the table is wanted or may have been loaded.
+    """
     try:
         operation = find_operation(host.nftables, wanted.config.probe_rewrite)
     except HostError:
-        # The host may lack nft if no table is wanted, and none was before: nothing is to be done.
+        # Without the rewrite, now and before, the host may lack nft.
         if any(each and each.probe_rewrite.enabled for each in (wanted.config, wanted.former)):
             raise
         return
@@ -232,7 +233,7 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
     lacking = [
         finding
         for finding in plan.obstacles
-        if finding.severity == "error" and finding.name != "gate-open"
+        if finding.severity == "error" and finding.name != "gate-open"  # a cancelled gate
     ]
     if lacking:
         raise RequirementError(findings=lacking)
@@ -250,10 +251,10 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
 
 
 @contextmanager
-def _later_failures(errors: list[BaseException]) -> Iterator[None]:
-    """Put the error of the block into `errors`, to be raised at the end of the run. The steps after
-    it do not need this one, and they are due because files have changed. If the run was cancelled,
-    its next step is not begun.
+def _raised_later(errors: list[BaseException]) -> Iterator[None]:
+    """Put the error of the block into `errors`, to be raised at the end of the run, and go on. The
+    steps after this one do not need it, and have to be made because files have changed. If the run
+    is cancelled, the next step raises Cancelled before it does anything.
     """
     try:
         yield
@@ -263,8 +264,8 @@ def _later_failures(errors: list[BaseException]) -> Iterator[None]:
 
 def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) -> Effects:
     """Ask systemd, which has read the files by now, whether each gate is in force. If another
-    program cancels one, raise an error in STRICT, except in an undo; else return a warning, unless
-    the plan already has it.
+    program cancels one, raise an error in STRICT; else return a warning, unless the plan already
+    has it. An undo only warns, because it restores what was there before.
     """
     cancelled = tuple(find_cancelled_gates(host, wanted.config))
     if cancelled and wanted.config.route_overlap.is_strict and wanted.purpose != "undo":
@@ -279,24 +280,23 @@ def _make_part(
 ) -> CheckResult | phases.Skip:
     """Make passes of this part until nothing is awaited any more. Raise the error of the last pass,
     if it has one, with the changes of all passes.
-
-    If the deadline of the run comes before `wait` is over, the wait ends shortly before that,
-    because DeadlineExceeded does not say what was missing.
     """
     if host.is_image:
         return phases.Skip(_IMAGE)
     if part == "probe_rewrite" and not (wanted.config.probe_rewrite.enabled or plan.operations):
-        return phases.Skip(_NOTHING)  # nft need not be there
+        return phases.Skip(_NOTHING)  # a pass would ask nft, which need not be there
     remaining = ctx.remaining()
     if remaining is not None:
-        wait = min(wait, _SHARE * remaining)
+        # Give up shortly before the deadline: DeadlineExceeded would not say what was missing.
+        wait = min(wait, _SHARE_OF_DEADLINE * remaining)
     done = Done()
     began = ctx.clock.now()
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with host.locked(ctx):
+            # The markers of the last check prove nothing if the configuration cannot be read.
             with markers_removed_on_failure(host.files):
-                config = read_installed(host)  # as it is now: a part obeys other sections, too
+                config = read_installed(host)  # another run may have changed another section
             if getattr(config, part) != getattr(wanted.config, part):
                 raise HostError(_REPLACED, what="file")
             return run_pass(
@@ -312,16 +312,16 @@ def _make_part(
     with recorded_in_errors(done.changes, operations=done.operations):
         outcome = await_pass(host, make_pass, clock=_RunClock(ctx), wait=wait, say=ctx.log.info)
         error = outcome.error
-        in_error = error.findings if error is not None else ()
-        _log(ctx, [finding for finding in outcome.to_log if finding not in in_error])
+        raised = error.findings if error is not None else ()
+        _log(ctx, [finding for finding in outcome.to_log if finding not in raised])
         if isinstance(error, NotReady):
-            # The time is measured: the lock was awaited beyond `wait`.
+            # The time is measured, because the wait for the lock is not part of `wait`.
             sentence = f"gave up after {round(ctx.clock.now() - began, 1):g} s: {error}"
             raise NotReady(sentence, findings=error.findings) from error
         if error is not None:
             raise error
     report = outcome.report
-    warnings = outcome.findings if report is None else ()
+    warnings = outcome.findings if report is None else ()  # else the report has them
     result = CheckResult(tuple(done.changes), (), tuple(done.operations), warnings, report=report)
     return phases.Skip(_RIGHT) if result == CheckResult() else result
 
@@ -336,6 +336,7 @@ class _RunClock:
 
 
 def _log(ctx: phases.Context, findings: Sequence[Finding]) -> None:
+    """Log the first `LOGGED` findings as warnings, and how many more there are."""
     for finding in findings[:LOGGED]:
         ctx.log.warning("%s", finding.line, extra={"finding": finding.name})
     if len(findings) > LOGGED:

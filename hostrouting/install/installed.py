@@ -52,11 +52,11 @@ def read_installed(host: Host) -> HostRoutingConfig:
 
     from hostrouting.boot.on_disk import proof_of_installation  # noqa: PLC0415  rarely needed
 
-    still_there = proof_of_installation(host.files)
-    if not still_there:
+    other_files = proof_of_installation(host.files)
+    if not other_files:
         return config
     if text is None and host.files.read(path) is not None:
         return read_installed(host)  # a run has just written config.json, and then the other files
     problem = "is missing" if text is None else "configures nothing"
-    fault = Fault("", "", f"{problem}, although {still_there[0]} is still there")
+    fault = Fault("", "", f"{problem}, although {other_files[0]} is still there")
     raise ConfigError([fault], path, remedy=_REMEDY)

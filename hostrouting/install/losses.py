@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from ipaddress import collapse_addresses
 
 from hostrouting.config.settings import HostRoutingConfig, Network, gated_units
@@ -30,7 +30,8 @@ def find_losses(
 ) -> Iterator[Fault]:
     """Yield a fault for each protection that the installed configuration has and the new one has
     not: a CIDR, STRICT, the refusal of UNDECIDED, the guard, or any static route; and for the units
-    that are gated now: somebody may have edited the installed configuration.
+    that are gated now (`gated`) and would not be any more. Those are the units that have a drop-in,
+    whatever the installed configuration says: somebody may have edited it.
 
     Not a loss: a static route that another one replaces, because the run and each start check the
     addresses; other devices or rules that are allowed, which only change how the host is judged;
@@ -39,17 +40,18 @@ def find_losses(
     """
     old = installed.route_overlap
     new = config.route_overlap
-    cidrs = _outside(new.cidrs, old.cidrs)
+    cidrs = [str(cidr) for cidr in old.cidrs if not _covers(new.cidrs, cidr)]
     if cidrs:
         rule = f"{spoken(cidrs)} would no longer be checked"
         yield Fault("routeOverlap.expectedCidrs", "", rule)
     for path, verdict, rule in _REFUSALS:
-        # Without CIDRs nothing is checked, which is the loss above.
+        # A configuration without CIDRs checks nothing, which is the loss above.
         if old.refuses(verdict) and new.cidrs and not new.refuses(verdict):
             yield Fault(path, "", rule)
-    # A template that is still gated gates its instances.
+    # An instance stays gated if its template does.
     wanted = set(gated_units(config))
     units = [unit for unit in gated if wanted.isdisjoint({unit, template_of(unit)})]
+    # Without a `gate`, machines are gated by default: in WARN, that is not a loss.
     if units and (installed.gate is not None or old.is_strict):
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
     if installed.static_routes.routes and not config.static_routes.routes:
@@ -58,11 +60,7 @@ def find_losses(
         yield Fault("guard.enabled", "", "the guard that repairs routes would be removed")
 
 
-def _outside(networks: Sequence[Network], cidrs: Iterable[Network]) -> list[str]:
-    """Return the CIDRs that these networks, taken together, do not cover."""
-    return [str(cidr) for cidr in cidrs if not _covers(networks, cidr)]
-
-
 def _covers(networks: Iterable[Network], cidr: Network) -> bool:
+    """Return whether the networks, taken together, contain the whole CIDR."""
     of_family = (network for network in networks if network.version == cidr.version)
     return any(cidr.subnet_of(whole) for whole in collapse_addresses(of_family))  # type: ignore[type-var,arg-type]  # all of one family

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hostrouting.errors import Fault
     from hostrouting.host.operation import Operation
     from hostrouting.model.snapshot import Snapshot
-    from hostrouting.routes.steps import RouteStep
 
 ALLOWED_BY = "--allow-removal, in Python allow_removal=True"
 """How a removal is allowed: on the command line, and in a task."""
@@ -57,12 +56,16 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do, also later: when a conflict is solved, or what a route
-        waits for has come.
-        """
+        """Whether the plan changes nothing, and no route conflicts or waits."""
         routes = self.routes
-        changes_routes = routes.changes or routes.conflicts or routes.waiting
-        return not (self.files or self.systemd or self.operations or changes_routes)
+        return not (
+            self.files
+            or self.systemd
+            or self.operations
+            or routes.changes
+            or routes.conflicts
+            or routes.waiting
+        )
 
     @property
     def work(self) -> list[str]:
@@ -89,7 +92,9 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """The warnings about the host as it is. The run logs others when it makes its parts."""
+        """The warnings about the host as it is. Those about routes are not here: the run logs them
+        when it sets the routes.
+        """
         return tuple(finding for finding in self.obstacles if finding.severity == "warning")
 
     @property
@@ -98,8 +103,8 @@ class Plan:
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """What would make the run fail on the host as it is now. A route that waits is among these,
-        and so is a missing default route: the run fails unless they come in time.
+        """What would make the run fail on the host as it is now. Some of it may still come in time:
+        what a route waits for, or the default route that the check misses.
         """
         failures = [*self.errors, *self.routes.route_waits]
         failures += [finding for finding in self.check_findings if finding.severity == "error"]
@@ -113,9 +118,10 @@ class Plan:
     def with_check(
         self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()
     ) -> Plan:
-        """Return this plan with a check of the snapshot as the plan would leave it. A plan without
-        routes, such as that of the check alone, is checked after the routes of the earlier plans;
-        any other has all static routes itself.
+        """Return this plan with a check of the host as it would be. `snapshot` is the host now. A
+        plan with routes has all static routes, so only its own are applied first; else, as for the
+        check alone, those of the plans before it are (`earlier`). There is no check without CIDRs,
+        nor if a route conflicts or waits: nobody knows then how the host would be.
         """
         if not config.route_overlap.cidrs:
             return self
@@ -135,7 +141,10 @@ class Plan:
             check = check_document(self.report, mode=self.mode, findings=self.check_findings)
         return {
             "wouldFail": self.would_fail,
-            "steps": [_step_mapping(step) for step in self.routes.steps],
+            "steps": [
+                {"action": step.action, "route": str(step.route), "reason": step.reason}
+                for step in self.routes.steps
+            ],
             "operations": [each._asdict() for each in (*self.systemd, *self.operations)],
             "writes": list(self.files.written_paths),
             "removes": list(self.files.removes),
@@ -144,6 +153,9 @@ class Plan:
         }
 
     def __str__(self) -> str:
+        """What there is to do, all findings but those of the check, and the verdict of the check
+        with the repair that it proposes.
+        """
         lines: list[object] = [*self.routes.steps, *self.other_work]
         if self.is_empty:
             lines.append("nothing to do")
@@ -152,7 +164,3 @@ class Plan:
             lines += [f"afterwards: {family}" for family in self.report.families]
             lines += [finding for finding in self.check_findings if finding.name == "action"]
         return "\n".join(map(str, lines))
-
-
-def _step_mapping(step: RouteStep) -> dict[str, str]:
-    return {"action": step.action, "route": str(step.route), "reason": step.reason}

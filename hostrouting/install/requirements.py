@@ -16,8 +16,18 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.trusted import find_untrusted
-from hostrouting.gate.unit_gates import find_cancelled_gates, systemd_does_not_run
-from hostrouting.gate.unit_names import is_template, plain_instance, template_of
+from hostrouting.gate.unit_gates import (
+    OTHER_FILES,
+    OTHER_ROOTS,
+    find_cancelled_gates,
+    systemd_does_not_run,
+)
+from hostrouting.gate.unit_names import (
+    instance_pattern,
+    is_template,
+    plain_instance,
+    template_of,
+)
 from hostrouting.host.interpreter import missing_interpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
@@ -34,58 +44,62 @@ _BEFORE_THE_GATE = {
     "network-online.target",
 }
 """The targets that are reached before the gate runs, because it waits for the network."""
+_PROPERTIES = ("Id", "Before", "Environment", "User", *OTHER_FILES)
 
 
 def find_requirements(
     host: Host, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Finding]:
     """Yield a finding for each thing that this host lacks for the configuration: an error; in an
-    image, a warning for what it may still get.
+    image, a warning for what it may still get. `changes` are those that the run would make.
     """
-    yield from _unusable_paths(host, changes)
+    # What is in the place of a file, and is not replaced: a mask, a folder, a link, or another
+    # program's file.
+    for file in changes.writes:
+        obstacle = file.find_obstacle(host.files)
+        if obstacle is not None:
+            yield obstacle
     gated = gated_units(config)
     if not gated:
-        return
-    for finding in find_untrusted(host.files):
-        if finding.target not in changes.written_paths:
-            yield finding
-    yield from _unusable_interpreter(host, changes)
+        return  # all else is about the gate
+    yield from _unusable_program(host, changes)
     manager = host.running_manager
     if manager is not None:
-        shown = manager.show(
-            ("Id", "Before", "Environment", "RootDirectory"), *map(plain_instance, gated)
-        )
+        shown = manager.show(_PROPERTIES, *map(plain_instance, gated))
         for unit, properties in zip(gated, shown, strict=True):
             yield from _why_it_cannot_be_gated(unit, properties)
-            if HostLayout.drop_in_path(unit) in changes.written_paths:
+            if HostLayout.drop_in_path(unit) in changes.written_paths:  # said once, at this run
                 yield from _lost_variables(unit, properties)
+        judged = {properties["Id"] for properties in shown}
+        for instance in manager.show(_PROPERTIES, *map(instance_pattern, gated)):
+            if instance["Id"] not in judged:
+                yield from _why_it_cannot_be_gated(instance["Id"], instance)
         yield from find_cancelled_gates(host, config)
     elif not host.is_image:
         yield systemd_does_not_run(gated)
 
 
-def _unusable_paths(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Yield a finding for each path that we have to write, and where something is that we do not
-    replace: a mask, a folder, a link, or another program's file.
+def _unusable_program(host: Host, changes: FileChanges) -> Iterator[Finding]:
+    """Yield an error for each file that others can change and the run does not replace; without
+    one, a finding if no Python on the node can run the program: a Python that others can change is
+    not tried. An image may get other modes later, and a Python, so a warning is enough for that.
     """
-    for file in changes.writes:
-        obstacle = file.find_obstacle(host.files)
-        if obstacle is not None:
-            yield obstacle
-
-
-def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Yield a finding if no Python on the node can run the program. The content of the program is
-    made to see that: for the compiled files in it, the interpreter is run. An image may get a
-    Python later.
-    """
-    if not host.interpreter.find():
+    python = host.interpreter.find()
+    untrusted = [
+        finding
+        for finding in find_untrusted(host.files, python)
+        if not host.is_image and finding.target not in changes.written_paths
+    ]
+    if untrusted:
+        yield from untrusted
+        return
+    if not python:
         yield missing_interpreter()._replace(severity="warning" if host.is_image else "error")
         return
     for file in changes.writes:
         if isinstance(file, Program):
             try:
-                file.content()
+                file.content()  # this runs the interpreter, which compiles the program
             except HostRoutingError as error:
                 yield from error.findings
 
@@ -93,15 +107,19 @@ def _unusable_interpreter(host: Host, changes: FileChanges) -> Iterator[Finding]
 def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
     """Yield an error if the gate cannot hold this unit back: if the name is an alias, because the
     gate compares the unit's own name; if the unit starts before something that the gate waits for;
-    or if it has RootDirectory=, from which root would run the gate. An order through other units is
-    not judged.
+    or if it has one of `OTHER_ROOTS` or, unless root runs the unit, of `OTHER_FILES`. An order
+    through other units is not judged. `properties` of a template are those of one of its instances.
     """
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
+    # Root runs such a unit on these files in any case. DynamicUser= sets User=, too.
+    is_root = properties["User"] in {"", "0", "root"}
+    refused = OTHER_ROOTS if is_root else OTHER_FILES
+    other_files = [name for name in refused if properties[name]]
     own_name = properties["Id"]
+    if is_template(unit):
+        own_name = template_of(own_name)
     remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
-    if own_name != plain_instance(unit):
-        if is_template(unit):
-            own_name = template_of(own_name)
+    if own_name != unit:
         sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
         remedy = f"name {own_name} in gate.units"
     elif before:
@@ -109,15 +127,20 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
             f"{unit} starts before {before[0]}, which the gate waits for: each would wait for the "
             "other"
         )
-    elif properties["RootDirectory"]:
-        sentence = f"{unit} has RootDirectory=, so root would run the gate from that folder"
+    elif other_files:
+        sentence = (
+            f"{unit} has {other_files[0]}=, so root would run the gate from files that may be "
+            "another user's"
+        )
+        remedy = "leave it out of gate.units, or take the setting away"
     else:
         return
     yield Finding("requirement", "error", sentence, unit, Remedy(remedy))
 
 
 def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a warning if the unit sets variables that our drop-in takes away."""
+    """Yield a warning if the unit sets variables that our drop-in takes away (`UNSET`)."""
+    # systemctl quotes an assignment that has a blank, in some versions as $'FOO=a b'.
     variables = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
     lost = sorted(variables.intersection(UNSET.split()))
     if lost:
@@ -125,5 +148,10 @@ def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Findin
             f"{unit} loses {spoken(lost)}, which its Environment= sets: in the gate, root would "
             "obey what a user of the unit may have set"
         )
-        remedy = Remedy(f"set it in the command: ExecStart=/usr/bin/env {lost[0]}=VALUE COMMAND")
-        yield Finding("requirement", "warning", sentence, unit, remedy)
+        yield Finding(
+            "requirement",
+            "warning",
+            sentence,
+            unit,
+            Remedy("set it in the command: ExecStart=/usr/bin/env NAME=VALUE COMMAND"),
+        )

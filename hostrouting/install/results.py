@@ -24,12 +24,12 @@ class CheckResult(Effects):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the check found, as in the JSON document; empty without a report. No finding is an
-        error: in STRICT, the task would have raised that, and there would be no result.
+        """What the check found, as in the JSON document; empty without a report. WARN fits STRICT,
+        too: the modes differ only in what is an error, and in STRICT the task raises the errors.
         """
         if self.report is None:
             return ()
-        return check_findings(self.report)
+        return check_findings(self.report, mode="WARN")
 
     def log_fields(self) -> dict[str, object]:
         fields = super().log_fields()
@@ -38,7 +38,7 @@ class CheckResult(Effects):
         return {"verdict": self.report.verdict, "findings": len(self.findings), **fields}
 
     def to_mapping(self) -> dict[str, object]:
-        """What was done and found, with the keys of `hostrouting/check/1`."""
+        """What was done and, as in `hostrouting/check/1`, what was found."""
         values = super().to_mapping()
         if self.report is None:
             return values

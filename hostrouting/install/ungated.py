@@ -24,9 +24,9 @@ _KUBELETS = (
 
 
 def find_ungated(config: HostRoutingConfig, host: Host) -> Iterator[Finding]:
-    """Yield a finding for each service that runs this node's pods and is not gated, although a CIDR
-    is expected. In STRICT it is a warning; in WARN only a note, because the gate would let the
-    service start in any case.
+    """Yield a finding for each service that runs this node's pods and is not gated. In STRICT it is
+    a warning; in WARN only a note, because the gate would let the service start in any case. There
+    is none without expected CIDRs, because the gate checks nothing then.
     """
     manager = host.running_manager
     gated = gated_units(config)
@@ -36,8 +36,8 @@ def find_ungated(config: HostRoutingConfig, host: Host) -> Iterator[Finding]:
     severity: Severity = "warning" if config.route_overlap.is_strict else "note"
     states = manager.show(("ActiveState", "UnitFileState"), *units)
     for unit, properties in zip(units, states, strict=True):
-        runs = properties["ActiveState"] in {"active", "activating", "reloading"}
-        if runs or properties["UnitFileState"] in {"enabled", "enabled-runtime"}:
+        is_running = properties["ActiveState"] in {"active", "activating", "reloading"}
+        if is_running or properties["UnitFileState"] in {"enabled", "enabled-runtime"}:
             sentence = (
                 f"{unit} is used on this host and is not gated, so its starts are not checked"
             )

@@ -33,7 +33,9 @@ class Request:
     """
 
     def own_part(self, config: HostRoutingConfig) -> object:
-        """The section that the run is about, or the whole configuration, to be compared."""
+        """What the run is about in this configuration: the first of `names`, or all of it without
+        names. The other names are what a task for one section sets as well, such as the guard.
+        """
         if not self.names:
             return config
         return getattr(config, self.names[0])
@@ -65,29 +67,33 @@ class Wanted:
 
 
 def read_wanted(host: Host, request: Request) -> Wanted:
-    """Return what a run brings onto this host as it is now. If the request is about the whole
-    configuration, the installed one need not be readable.
+    """Return what a run brings onto this host as it is now: the requested configuration or, if the
+    request names sections, the installed one with these sections replaced. Only in the first case
+    may the installed configuration be unreadable.
 
-    HostError if a run is taken back, and another run has installed something else since.
+    HostError for an undo if another run has installed something else since: what the request is
+    about is neither as the undone run left it, nor as it was before that.
     """
-    former: HostRoutingConfig | None = None
+    installed: HostRoutingConfig | None = None
     if not request.names:
         with suppress(HostRoutingError):
-            former = read_installed(host)
+            installed = read_installed(host)
         config = request.config
     else:
-        former = read_installed(host)
+        installed = read_installed(host)
         names = request.names
         run = request.undone
-        if run is not None and former != request.config.replaced(run.names, run.config):
-            names = names[:1]  # another run has changed the host since, and may need the rest
-        config = former.replaced(names, request.config)
+        if run is not None and installed != request.config.replaced(run.names, run.config):
+            # Another run has changed the host since, and may need the gate and the guard, which are
+            # the other names: only the section is restored.
+            names = names[:1]
+        config = installed.replaced(names, request.config)
     if request.undone is None:
-        return Wanted(config, former, request.allow_removal)
+        return Wanted(config, installed, request.allow_removal)
 
-    undone = read_wanted(host, request.undone).config  # as that run has installed it
-    expected = (request.own_part(undone), request.own_part(request.config))
-    if former is not None and request.own_part(former) not in expected:
+    left_by_run = read_wanted(host, request.undone).config
+    expected = (request.own_part(left_by_run), request.own_part(request.config))
+    if installed is not None and request.own_part(installed) not in expected:
         sentence = "another run has installed a different configuration since, which stays"
         raise HostError(sentence, what="file")
-    return Wanted(config, former, request.allow_removal, purpose="undo")
+    return Wanted(config, installed, request.allow_removal, purpose="undo")

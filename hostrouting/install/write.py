@@ -40,7 +40,7 @@ _GRACE = 30.0  # seconds for the start of the guard
 
 def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     """Make the changes of this plan to the files of the host. If there are any, the caller holds
-    the lock of the host.
+    the lock of the host. The numbers in the comments are those of the module's docstring.
 
     Returns the effects, with the warnings of the plan. The first failure is raised, with the
     effects so far; the next run does the rest.
@@ -50,11 +50,12 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     writer = _Writer(host, plan)
     with recorded_in_errors(files=writer.changed, operations=writer.operations):
         if plan.files:
-            remove_markers(host.files)  # 1
+            remove_markers(host.files)  # 1, of a check of the former configuration
         writer.stop_units()  # 2
         writer.change_files()  # 3 to 7
-    operations = tuple(writer.operations)
-    return Effects(files=writer.changed, operations=operations, warnings=plan.warnings)
+    return Effects(
+        files=writer.changed, operations=tuple(writer.operations), warnings=plan.warnings
+    )
 
 
 class _Writer:
@@ -69,44 +70,43 @@ class _Writer:
         self.operations: list[Operation] = []
 
     def stop_units(self) -> None:
-        """Stop the units of ours that must not run any more."""
+        """Stop the guard, if the plan says so, and the oneshots whose files go: one may be waiting
+        for another start (Restart=on-failure). Only the guard is reported.
+        """
         if self._manager is None:
             return
         for stop in self._plan.for_systemd("stop"):
             self._manager.stop(stop.object)
             self.operations.append(stop)
-        for unit in UNITS:  # the oneshots, which have done their work at boot, are not reported
+        for unit in UNITS:
             if HostLayout.unit_path(unit) in self._plan.files.removes:
                 self._manager.stop(unit)
 
     def change_files(self) -> None:
-        """Write and remove files, and have systemd read its own."""
-        writes, removes = self._plan.files
-        reload = self._plan.for_systemd("reload")
-        of_systemd: list[str] = []
-        rest: list[str] = []
-        for path in removes:
-            if _is_of_systemd(path):
-                of_systemd.append(path)
-            else:
-                rest.append(path)
+        """Write and remove files, and have systemd read its own. A run may be killed between any
+        two steps; the module's docstring has the reasons for their order, by these numbers.
+        """
+        written, removed = self._plan.files
+        missed_reload = self._plan.for_systemd("reload")  # for the changes of an earlier run
+        of_systemd = [path for path in removed if _is_of_systemd(path)]
+        others = [path for path in removed if path not in of_systemd]
         self._remove(of_systemd)  # 3
-        if of_systemd or reload:
-            self._reload()  # 4
-            self.operations += reload
-        for file in writes:  # 5
+        if of_systemd or missed_reload:
+            self._reload()  # 4; now nothing runs the gate by a drop-in that is gone
+            self.operations += missed_reload
+        for file in written:  # 5
             file.write(self._host.files)
             self.changed.append(file.path)
-        if any(_is_of_systemd(file.path) for file in writes):
-            self._reload()  # 6
-        self._remove(rest)  # 7
+        if any(_is_of_systemd(file.path) for file in written):
+            self._reload()  # 6; now the gate is in force
+        self._remove(others)  # 7, the program and config.json among these
 
     def _reload(self) -> None:
         if self._manager is not None:
             self._manager.reload()
 
     def _remove(self, paths: Iterable[str]) -> None:
-        """Remove these files, and the folders of ours that are then empty."""
+        """Remove these files, and the folders of ours and of drop-ins that are then empty."""
         files = self._host.files
         for path in paths:
             if files.remove(path):
@@ -122,8 +122,8 @@ def _is_of_systemd(path: str) -> bool:
 
 
 def start_guard(host: Host, plan: Plan) -> Effects:
-    """Start or restart the guard, as the plan says. The caller still holds the lock of the host:
-    systemd waits only until the guard's program runs, not for its first pass, which needs the lock.
+    """Start or restart the guard, as the plan says. The caller still holds the lock of the host,
+    and the guard's first pass waits for the lock. systemd does not wait for this pass (Type=exec).
     """
     manager = host.running_manager
     starts = plan.for_systemd("start", "restart")

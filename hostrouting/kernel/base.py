@@ -83,8 +83,9 @@ class Outcome(NamedTuple):
     def is_done(self) -> bool:
         """Whether the kernel is now as the change asks, even if it was so before.
 
-        If a device is gone, Linux has deleted its routes. But a device that was renamed looks as if
-        it were gone, and has its routes: a caller that needs certainty reads them again.
+        A deletion is done, too, if its device does not exist: with a device, Linux deletes its
+        routes. A device that was renamed keeps its routes, and `is_done` is true all the same: to
+        be certain, read the routes again.
         """
         return self.error is None or self.error.kind in _NOTHING_TO_DO[self.change.verb]
 
@@ -126,16 +127,17 @@ class RouteBackend(Protocol):
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         """The present links, addresses, rules and routes.
 
-        Links, and the addresses of each family, are in the order of the numbers of devices, rules
-        and routes in the kernel's order.
+        Links are sorted by number, and the addresses of each family by the numbers of their
+        devices. Rules and routes are in the kernel's order.
 
-        With `near`, a backend may leave out routes that have a gateway, overlap none of these
-        prefixes, are longer than /1 and are not of hostrouting (protocol 213). At least one is kept
-        of those that differ only in the first address of their prefix. So a few routes among
-        100,000 are read fast.
+        With `near`, a few routes among 100,000 are read fast. Always there are routes that overlap
+        one of these prefixes, those of hostrouting (protocol 213), default routes and their halves
+        (/1), and routes without a gateway. A backend may leave out others. Of those that differ
+        only in the first address of their prefix, it keeps at least one, because that can show that
+        a CNI is there.
 
-        If anything changed while it was read, it is read again, up to three times in all. After
-        that the last reading is returned, and its `restless` is true. Needs no privilege.
+        If anything changed while the host was read, it is read again, up to three times in all.
+        After that the last reading is returned, and its `restless` is true. Needs no privilege.
         """
 
     @abstractmethod
@@ -151,10 +153,12 @@ class RouteBackend(Protocol):
         """Carry out each request, in order, and return the result of each.
 
         This is not a transaction: after a refused change, the next one is still tried. The names of
-        devices are resolved during the call. Not idempotent: a request that is made again is
-        refused (`Outcome.is_done` is true of it). Raises BackendError (not-permitted) if this
-        process lacks the privilege; then nothing was changed. After any other BackendError, any
-        number of changes may have been made: take a snapshot to find out.
+        devices are resolved during the call. Not idempotent: the kernel refuses a request that was
+        carried out before, but `Outcome.is_done` is true, because nothing is left to do.
+
+        Raises BackendError (not-permitted) if this process lacks the privilege; then nothing was
+        changed. After any other BackendError, any number of changes may have been made: take a
+        snapshot to find out.
         """
 
     @abstractmethod
@@ -185,9 +189,9 @@ class Watch(Protocol):
     def wait(self, timeout: float, *, clock: "Clock | None" = None) -> bool:
         """Wait for a change since the last wait or the start; return whether there was one.
 
-        False is returned after `timeout` seconds. True without a change is allowed. A burst of
-        changes, also one that overflowed the socket's buffer, is reported as one True. Raises
-        BackendError if it cannot listen any more.
+        Returns False after `timeout` seconds. True without a change is allowed. A burst of changes,
+        even one that overflowed the socket's buffer, is reported as one True. Raises BackendError
+        if it cannot listen any more.
 
         `clock` is the clock of the run: a fake kernel waits on it, so that a fake clock takes no
         real time. A real kernel uses the machine's clock in any case.

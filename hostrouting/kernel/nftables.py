@@ -51,7 +51,7 @@ class NftProgram:
         try:
             return self._nft(*arguments, purpose=f"list the table ip6 {name}").out
         except HostError as error:
-            # "Error:" is of nft. Without a library of nft, the loader says "No such file", too.
+            # Without "Error:", the words are those of the loader: it did not find a library of nft.
             if re.search("Error: .*No such file or directory", error.output):
                 return None
             raise

@@ -38,7 +38,8 @@ class RunProgram(Protocol):
         text: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> Ended:
-        """The first word is the program, which is looked up in PATH; `text` is its standard input.
+        """Run the program that is the first word, looked up in PATH, with `text` as its standard
+        input; return how it ended, whatever its exit code is.
 
         Without `environment`, the program gets the environment of this process. Raises
         FileNotFoundError if the program does not exist, TimeoutError if it has not ended in time,
@@ -138,7 +139,7 @@ def run_tool(
         sentence = f"{tool} did not {purpose} within {timeout:g} s; it may be busy, so try again"
         raise HostError(sentence, what=what, kind="timeout") from error
     except OSError as error:
-        # 126 as in a shell, for a program that cannot be run
+        # The code by which a shell says that it cannot run a program.
         ended = Ended(126, err=error.strerror or str(error))
     if ended.code not in fine:
         raise tool_error(ended, tool, purpose=purpose, what=what)
@@ -153,7 +154,7 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
     printed = _on_one_line(ended.complaint) or f"{end}, without a message"
     kind, remedy = _kind_and_remedy(printed)
     sentence = f"{tool} could not {purpose}"
-    if kind == "no-answer":
+    if kind == "no-answer":  # only tools of systemd print this, if systemd does not run
         sentence = "systemd does not answer"
     if remedy:
         sentence += f"; {remedy}"
@@ -161,7 +162,7 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
 
 
 def _on_one_line(text: str) -> str:
-    """The lines of the text, each once, without those by which nft underlines a place (^^^)."""
+    """The lines of the text, each once, without those in which nft underlines its input (^^^)."""
     lines: list[str] = []
     for line in map(str.strip, text.splitlines()):
         if line.strip("^~") and line not in lines:
@@ -170,6 +171,7 @@ def _on_one_line(text: str) -> str:
 
 
 def _kind_and_remedy(printed: str) -> tuple[str, str]:
+    """The kind of the error of a tool that has printed this, and what to do about it."""
     for pattern, kind, remedy in _MEANING_OF_OUTPUT:
         if re.search(pattern, printed):
             return kind, remedy

@@ -56,8 +56,8 @@ class Pyroute2Backend(NetlinkBackend):
 
 
 class PollingWatch(Watch):
-    """See `Watch`. A wait reads the host at once, then once a second, and ends when it differs from
-    what was read before.
+    """See `Watch`. A wait reads the host at once, then once a second, and ends when the host
+    differs from what was read before.
     """
 
     def __init__(self, backend: Pyroute2Backend) -> None:
@@ -70,6 +70,7 @@ class PollingWatch(Watch):
         *,
         clock: Clock | None = None,  # noqa: ARG002  a kernel has only the machine's clock
     ) -> bool:
+        """See `Watch.wait`. The host is compared with what the last wait, or the start, read."""
         deadline = time.monotonic() + timeout
         while True:
             before = self._last
@@ -99,6 +100,7 @@ class _Pipe(Netlink):
         return []
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
+        """Yield the answer to each request, in their order."""
         for body in bodies:
             try:
                 [answer] = self._answers(type_, NLM_F_ACK, body)
@@ -108,6 +110,9 @@ class _Pipe(Netlink):
                 yield answer
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
+        """Send each message; return the errors by the sequence number in the message: pyroute2
+        sends it with another one. With NLM_F_ACK, pyroute2 waits for the kernel's answer.
+        """
         errors: dict[int, KernelError] = {}
         for packed in messages:
             _, type_, flags, sequence, _ = HEADER.unpack_from(packed)
@@ -118,19 +123,23 @@ class _Pipe(Netlink):
         return errors
 
     def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield each message of a list as a run of its own, after its size."""
         for answer in self._answers(type_, NLM_F_DUMP, body):
             yield len(answer), answer
 
     def _answers(self, type_: int, flags: int, body: bytes) -> list[bytes]:
-        """The messages that answer a request, without the acknowledgement."""
+        """Send a request by the handle; return the messages that answer it, without the
+        acknowledgement. KernelError if the kernel refuses it.
+        """
         try:
             messages = self._handle.nlm_request_batch([_Request(type_, flags, body)])
         except Exception as error:
+            # pyroute2 is not imported here: its NetlinkError is known by this attribute.
             number = getattr(error, "code", None)
-            if number is None:  # not pyroute2's NetlinkError
+            if number is None:
                 raise
             words = str(error.args[-1])
-            if words == os.strerror(number):  # words of pyroute2: the kernel gave none
+            if words == os.strerror(number):  # pyroute2 adds these if the kernel says nothing
                 words = ""
             raise KernelError(number, words) from error
         answers: list[bytes] = []

@@ -43,7 +43,7 @@ class Reports:
 
     def __init__(self, backend: RouteBackend, clock: WaitClock) -> None:
         self._clock = clock
-        self._watch: Watch | None = None
+        self._watch: Watch | None = None  # stays None if this process may not listen
         with suppress(BackendError):
             self._watch = backend.watch()
 
@@ -54,15 +54,16 @@ class Reports:
                 self._watch.wait(0.0)
 
     def wait(self, seconds: float) -> None:
-        """Wait at most so many seconds for a report; after one, sleep for `_REST`. If this process
-        may not listen, sleep for all the seconds.
+        """Wait at most so many seconds for a report. After one, sleep for `_REST`, which limits how
+        often the caller reads the kernel. If this process may not listen, sleep for all the
+        seconds. Raises what `WaitClock.sleep` raises if the caller has to end.
         """
-        pause = seconds
+        seconds_to_sleep = seconds
         if self._watch is not None:
             with suppress(BackendError):
                 has_changed = self._watch.wait(seconds, clock=self._clock.for_watch)
-                pause = _REST if has_changed else 0.0
-        self._clock.sleep(pause)
+                seconds_to_sleep = _REST if has_changed else 0.0
+        self._clock.sleep(seconds_to_sleep)  # even for 0 s: it raises if the caller has to end
 
     def __enter__(self) -> Self:
         return self

@@ -22,10 +22,10 @@ _TUNNELS_LIKE_ETHERNET = frozenset(
 ip6_gre.c, vxlan, geneve.c, tun.c and net/batman-adv. An Ethernet device of L2TP is not recognised
 as a tunnel, because it has no kind.
 """
-_NO_TUNNELS = frozenset({"", "rmnet", "wwan"})
+_KINDS_OF_HARDWARE = frozenset({"", "rmnet", "wwan"})
 """Kinds of devices that are hardware, whatever their link type: "rmnet" and "wwan" are modems."""
-_HARDWARE = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
-"""The link types of devices that are not tunnels; loopback is recognised by its empty kind."""
+_LINK_TYPES_OF_CARDS = frozenset({ARPHRD_ETHERNET, ARPHRD_INFINIBAND})
+"""Only tunnels have another link type, and loopback, which has the empty kind."""
 BRIDGE = "bridge"
 """The kind of a device that may lead only to guests or pods of this host."""
 OF_GUESTS = frozenset({"veth", _TAP})
@@ -37,8 +37,9 @@ route then.
 
 
 def leads_out(link: Link | None) -> bool:
-    """Whether a default route through this device counts as a way out of the host. Each tunnel
-    does. An InfiniBand device does not: if one is meant, the configuration has to name it.
+    """Whether a default route through this device counts as a way out of the host. A tunnel counts.
+    An InfiniBand device does not, because InfiniBand seldom has an IP router; a configuration can
+    name it. A device that the snapshot does not list (None) does not count.
     """
     if link is None or link.loopback:
         return False
@@ -47,23 +48,24 @@ def leads_out(link: Link | None) -> bool:
 
 def is_tunnel(link: Link | None) -> bool:
     """Whether the device only wraps packets or hands them to a program, and another device sends
-    them.
+    them. Hardware is never a tunnel, whatever its link type. Most tunnels have a link type that no
+    card has; the others are recognised by their kind.
     """
-    if link is None or link.kind in _NO_TUNNELS:
+    if link is None or link.kind in _KINDS_OF_HARDWARE:
         return False
-    return link.type not in _HARDWARE or link.kind in _TUNNELS_LIKE_ETHERNET
+    return link.type not in _LINK_TYPES_OF_CARDS or link.kind in _TUNNELS_LIKE_ETHERNET
 
 
 def is_tap(link: Link | None) -> bool:
     """Whether the device is a tap: its Ethernet frames go to a program, such as a VPN, a virtual
-    machine, or Open vSwitch in user space.
+    machine, or Open vSwitch in user space. A tun has the same kind, and no Ethernet.
     """
     return link is not None and link.kind == _TAP and link.type == ARPHRD_ETHERNET
 
 
 def is_card(link: Link | None, links: Mapping[str, Link]) -> bool:
-    """Whether the device can lead to the network of the host, and is not a tunnel. A bridge can if
-    it has a port that does not lead to a container or a virtual machine.
+    """Whether the device is a network card or built on one, so that it can lead to the network of
+    the host. A bridge counts if one of its ports does not lead to a container or virtual machine.
     """
     if link is None or is_tunnel(link) or not leads_out(link):
         return False

@@ -71,8 +71,8 @@ class Prefix(_Block):
         def __hash__(self) -> int: ...
 
     def __new__(cls, family: int, first: int, length: int) -> "Prefix":  # noqa: PYI034  no subclasses
-        """Raise ValueError if this is not a prefix, so that every instance is valid, except one
-        made by `_replace` or `_make`, which do not call this.
+        """Make a valid prefix. ValueError if the family is unknown, if the length or the address is
+        out of range, or if host bits are set. `_replace` and `_make` do not call this.
         """
         width = _WIDTH.get(family)
         if width is not None and 0 <= length <= width and 0 <= first < 2**width:
@@ -157,10 +157,10 @@ def extent(family: int, first: int, last: int) -> str:
     """
     if first == last:
         return str(ip_at(family, first))
-    block = next(prefixes_between(family, first, last))
-    if block.last == last:
-        return str(block)
-    return f"{block.ip}-{ip_at(family, last)}"
+    first_block = next(prefixes_between(family, first, last))
+    if first_block.last == last:  # one prefix is enough
+        return str(first_block)
+    return f"{first_block.ip}-{ip_at(family, last)}"
 
 
 def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
@@ -171,8 +171,8 @@ def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
 
 
 def borders_of(blocks: Iterable[Prefix]) -> list[int]:
-    """The first address of each block, and the address after its last one: sorted, each once. All
-    blocks are of one family.
+    """The numbers at which a block begins or is over: for each block, its first address and the
+    address after its last one. Sorted, each once; all blocks are of one family.
     """
     borders: set[int] = set()
     for block in blocks:
@@ -199,8 +199,8 @@ _IPV4_MAPPED = Prefix.parse("::ffff:0:0/96")
 
 
 def as_ipv4(block: Prefix) -> Prefix | None:
-    """The IPv4 block that is written as an IPv6 one (`::ffff:10.0.0.0/104`); None for every other
-    block.
+    """The IPv4 block that is written as an IPv6 one (`::ffff:10.0.0.0/104`), in its last 32 bits;
+    None for every other block.
     """
     if block not in _IPV4_MAPPED:
         return None

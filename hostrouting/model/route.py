@@ -236,7 +236,7 @@ class Route(NamedTuple):
     @property
     def usable_devs(self) -> tuple[str, ...]:
         """The devices by which packets can leave: those of all next hops that are not dead."""
-        if self.type in REFUSING:  # Linux lists the loopback device for those of IPv6
+        if self.type in REFUSING:  # it drops packets, even if a next hop is given
             return ()
         return _devs_by(hop for hop in self.next_hops if not hop.dead)
 
@@ -254,8 +254,8 @@ class Route(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The sort key of the routes of one table to one prefix: Linux uses the one with the lowest
-        rank.
+        """The sort key of the routes of one table to one prefix. Linux uses the route with the
+        lowest metric, and of several in IPv6, the one with the highest preference.
         """
         return self.metric, -PREFERENCES.index(self.preference)
 
@@ -287,6 +287,7 @@ class Route(NamedTuple):
         return where if self.type == "unicast" else f"{self.type} {where}"
 
     def __str__(self) -> str:
+        # In the order of `ip route`: a single next hop comes early, and several come last.
         words = [self.name]
         if self.source is not None:
             words.append(f"from {self.source}")
@@ -340,8 +341,9 @@ def bare_hop(hop: NextHop) -> NextHop:
 
 
 def bare(route: Route) -> Route:
-    """The route without the state of its next hops, so that two can be compared. The next hops of
-    IPv6 are sorted, because Linux stores them separately, in no order that counts.
+    """The route without the state of its next hops (dead, linkdown), so that a route that is wanted
+    can be compared with one that Linux lists. The next hops of IPv6 are sorted: Linux stores each
+    as an entry of its own, and their order has no meaning.
     """
     if len(route.next_hops) == 1:
         [hop] = route.next_hops
@@ -354,8 +356,8 @@ def bare(route: Route) -> Route:
 
 
 def as_stored(route: Route) -> tuple[Route, ...]:
-    """The route as Linux stores it: in IPv6, each next hop is an entry of its own, which can have
-    its own protocol.
+    """The entries as which Linux stores the route. In IPv6, each next hop is an entry of its own,
+    which can have its own protocol; any other route, and one with a nexthop object, is one entry.
     """
     if route.prefix.family == IPV4 or len(route.next_hops) < 2 or route.nexthop_id is not None:
         return (route,)
@@ -363,32 +365,33 @@ def as_stored(route: Route) -> tuple[Route, ...]:
 
 
 def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
-    """The entries with one key, as Linux lists them. It joins the IPv6 entries with a gateway to
-    one route, which has the other fields of the first; a single entry has no weight.
-
-    Linux continues after the last joined entry, so others between the first and the last are not
-    listed.
+    """Return the routes that Linux lists for its entries of one key, which are given in its order.
+    All IPv6 entries with a gateway are listed as one route, with the fields of the first and the
+    next hops of all. Linux continues after the last of them, so entries without a gateway that are
+    in between are not listed.
     """
-    joined = [index for index, entry in enumerate(entries) if _is_joined(entry)]
-    if not joined:
+    places = [place for place, entry in enumerate(entries) if _is_joined(entry)]
+    if not places:
         return tuple(entries)
-    first, last = joined[0], joined[-1]
-    hops = tuple(entries[index].next_hops[0] for index in joined)
-    if len(hops) == 1:
+    first, last = places[0], places[-1]
+    hops = tuple(entries[place].next_hops[0] for place in places)
+    if len(hops) == 1:  # Linux lists no weight for a single next hop
         hops = (hops[0]._replace(weight=1),)
     return (*entries[:first], entries[first]._replace(next_hops=hops), *entries[last + 1 :])
 
 
 def _is_joined(entry: Route) -> bool:
-    """Whether Linux joins this entry with others of its key."""
+    """Whether Linux lists this entry together with others of its key, as a single IPv6 route."""
+    # An IPv4 entry, and one with a nexthop object, already has all next hops.
     if entry.prefix.family == IPV4 or entry.nexthop_id is not None:
         return False
     return entry.has_gateway
 
 
 def deletion_command(route: Route) -> str:
-    """The command that deletes exactly this route. It names the nexthop object, or the only next
-    hop; several next hops are left out, because Linux would find no route by them.
+    """The `ip` command that deletes exactly this route. It names the nexthop object, or the only
+    next hop of a unicast route. Several next hops are left out: Linux deletes the route with all of
+    them. So is the type: Linux compares only the fields that are given.
     """
     words = ["ip" if route.prefix.family == IPV4 else "ip -6", f"route del {route.prefix}"]
     if route.source is not None:
@@ -398,7 +401,7 @@ def deletion_command(route: Route) -> str:
     if route.nexthop_id is not None:
         words.append(f"nhid {route.nexthop_id}")
     elif route.type == "unicast" and len(route.next_hops) == 1:
-        words.append(bare(route).way)
+        words.append(bare(route).way)  # without "dead" and "linkdown", which `ip` does not take
     words.append(f"table {table_name(route.table)} proto {route.protocol}")
     if route.metric:
         words.append(f"metric {route.metric}")

@@ -70,6 +70,7 @@ class Rule(NamedTuple):
     suppress_ifgroup: int | None = None
 
     def __str__(self) -> str:
+        # As `ip rule` prints it: "from all" stands for the missing source.
         selectors = self.selectors()
         if self.src is None:
             selectors.insert(0, ("from", "all"))
@@ -81,6 +82,7 @@ class Rule(NamedTuple):
         return " ".join(words)
 
     def _action(self) -> str:
+        """What the rule does, as `ip rule` prints it."""
         if self.action == "goto":
             return f"goto {self.target}"
         if self.action != "to_table":
@@ -95,6 +97,7 @@ class Rule(NamedTuple):
         return self._in_words(self.selectors())
 
     def _in_words(self, selectors: Iterable[tuple[str, str]]) -> str:
+        """These selectors, with "not" if the rule is for all other packets."""
         words = [f"{word} {value}" for word, value in selectors]
         if self.invert:
             words.insert(0, "not")

@@ -51,17 +51,15 @@ class Address(NamedTuple):
     scope: int = 0
     peer: IP | None = None
 
-    def faults_between(self: Any) -> Iterator[Fault]:
+    def faults_between(self) -> Iterator[Fault]:
         """Yield a fault if the prefix length is longer than the address."""
-        if self.ip is None or self.length is None:
-            return
         bits = (self.peer or self.ip).max_prefixlen
         if self.length > bits:
             yield Fault("length", str(self.length), f"is more than the {bits} bits of the address")
 
     @property
     def network(self) -> Prefix:
-        """The network of the address: its peer's network if it has a peer."""
+        """The network to which Linux adds a route: that of the peer, if the address has one."""
         inside = self.peer or self.ip
         return Prefix.around(inside.version, int(inside), self.length)
 
@@ -93,8 +91,8 @@ class Snapshot(NamedTuple):
         return {link.name: link for link in self.links}
 
     def with_routes(self, added: Iterable[Route]) -> "Snapshot":
-        """The host after these routes were added, at the end. As with `ip route replace`, each
-        replaces a route of hostrouting that has the same key.
+        """The host after these routes were added, behind all others. Each replaces a route of
+        hostrouting (protocol 213) with the same key, as `ip route replace` does.
         """
         new_routes = tuple(added)
         keys = {route.key for route in new_routes}
@@ -133,11 +131,12 @@ class Snapshot(NamedTuple):
 
 
 def _take_out_schema(document: Any) -> None:
-    """Remove the key `schema`, which is not a field. ConfigError if it is missing or another."""
+    """Remove the key `schema`, which is not a field. ConfigError if it is missing or not SCHEMA."""
     schema = document.pop("schema", "") if isinstance(document, dict) else ""
     if schema == SCHEMA:
         return
     rule = f"is not {SCHEMA!r}"
     if schema:
+        # Cut off after 60 characters, because a value of any length can be there.
         rule = f"is {schema!r:.60}, and this version reads {SCHEMA!r}"
-    raise ConfigError([Fault("", "", rule, SAVE)])
+    raise ConfigError([Fault("", "", rule, remedy=SAVE)])

@@ -11,7 +11,7 @@ read this file, so that it can say that they are too old.
 import os
 import sys
 
-from hostrouting.release import OLDEST_PYTHON, PASSED, REFUSED
+from hostrouting.release import OLDEST_PYTHON, PASSED
 
 
 def run_gate() -> None:
@@ -57,10 +57,11 @@ def _require_python() -> None:
     present = "{}.{}".format(*sys.version_info[:2])
     line = (
         f"<3>hostrouting: Python {needed} or newer is needed, and /etc/hostrouting/python is "
-        f"Python {present}; as root: hostrouting apply --config /etc/hostrouting/config.json\n"
+        f"Python {present}; install a newer one, and then, as root: $(ls /usr/bin/python3.?? | "
+        "tail -1) /etc/hostrouting/hostrouting.pyz apply --config /etc/hostrouting/config.json\n"
     )
     os.write(2, line.encode())  # its own buffer would be lost
-    _exit(REFUSED)
+    _exit(1)  # not REFUSED: the shell of the gate then says how to start units all the same
 
 
 def _exit(status: int) -> None:

@@ -41,15 +41,12 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 def _ignore_later_signals() -> None:
     """Have the signals of `_SIGNALS` do nothing from now on, so that changes can be rolled back.
-
-    The caller is a handler, which then raises. If a destructor is running, Python drops what is
-    raised, and the process would go on. So SIGALRM, whose handler is still `TimeLimit._end`, comes
-    after `_AGAIN` seconds, unless the block of the TimeLimit has ended by then.
-
-    The handler is not SIG_IGN: if two signals come at once, Python prints a warning about that.
+    The caller is a handler, and raises an exception next. SIGALRM, which is not one of them, comes
+    once more after `_AGAIN` seconds if the block of the TimeLimit has not ended by then.
     """
     for each in _SIGNALS:
-        signal.signal(each, _ignore)
+        signal.signal(each, _ignore)  # with SIG_IGN, Python warns if two signals come at once
+    # Python drops an exception that is raised while a destructor runs, and the block would go on.
     signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
 

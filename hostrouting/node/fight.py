@@ -24,7 +24,10 @@ _REPAIRS = 10
 _QUIET = 600.0
 # Seconds between two lines of the journal about a fight.
 _SAY_AGAIN = 3600.0
-_REMEDY = Remedy("find that program, and have it leave alone what is configured here")
+_REMEDY = Remedy(
+    "find that program, and have it leave alone what is configured here; this is said for 10 "
+    "minutes after the last time"
+)
 
 
 class Fight:
@@ -34,7 +37,7 @@ class Fight:
         self._files = files
         self._repairs = 0
         self._last = self._said = 0.0
-        self.end()
+        self.end()  # an earlier guard that was killed may have left the file
 
     @property
     def is_on(self) -> bool:
@@ -42,17 +45,18 @@ class Fight:
         return self._repairs >= _REPAIRS
 
     def note(self, done: Done, now: float) -> str:
-        """Count a pass as a repair if it has changed anything. Return the line for the journal;
-        empty if none is due.
+        """Count a pass as a repair if it has changed anything. Return the line for the journal when
+        a fight begins, each hour of it, and when it is over; else an empty text.
         """
-        is_over = now - self._last > _QUIET
-        if is_over and self.is_on:
-            self.end()
-            return "nothing takes away any more what the guard puts back"
         repairs = [*done.changes, *(operation.object for operation in done.operations)]
+        if now - self._last > _QUIET:
+            was_on = self.is_on
+            self.end()
+            if was_on and not repairs:
+                return "nothing takes away any more what the guard puts back"
         if not repairs:
             return ""
-        self._repairs = 1 if is_over else self._repairs + 1
+        self._repairs += 1
         self._last = now
         if not self.is_on:
             return ""
@@ -62,6 +66,7 @@ class Fight:
         )
         with suppress(HostError):
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
+        # With exactly _REPAIRS, the fight has just begun.
         if self._repairs > _REPAIRS and now - self._said < _SAY_AGAIN:
             return ""
         self._said = now
@@ -76,7 +81,7 @@ class Fight:
 
 def read_fight(files: Files) -> Finding | None:
     """Return a warning with the number of `repairs` if the guard of this host is in a fight; else
-    None, also if no guard has written the file.
+    None, also if the file does not have a number and a sentence, as a guard writes them.
     """
     # Not by splitlines, which also ends a line at characters that a device's name can have.
     number, _, sentence = (files.read(HostLayout.fight_path) or "").partition("\n")

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 _GATHER = 0.02  # what is reported so soon after a change belongs to it
 _SHORTEST_REST = 0.1
 _LONGEST_REST = 2.0
-_WHOLE_AGAIN_AFTER = 10.0  # between the beginnings of two whole passes, if something changes
-_WHOLE_AGAIN_UNTIL = 55.0  # after a whole pass, if nothing changes
+_WHOLE_INTERVAL = 10.0  # at least, between the beginnings of two whole passes
+_IDLE_TIME = 55.0  # at most, from the rest after a pass to the next pass, if nothing changes
 _RETRY_AFTER = {1: 0.2, 2: 10.0, 3: 40.0}
 """How long after its rest a refused pass is followed by another one, if nothing changes: by the
 number of refused passes in a row. With the longest rest, the first is still within 3 s.
@@ -107,26 +107,30 @@ class Guard:
                 idle_time = self.make_next_pass()
                 if self._watch.wait(idle_time, clock=self._clock.for_watch):
                     self._clock.sleep(_GATHER)
-                    self._watch.wait(0.0)  # what was reported meanwhile belongs to the same change
+                    self._watch.wait(0.0)  # discard what was reported meanwhile: the same change
         finally:
             self._fight.end()
 
     def make_next_pass(self) -> float:
-        """Make a pass, and rest. Return the seconds until the next pass if nothing changes; none
-        are left if they are below zero.
+        """Make a pass, and rest. Return in how many seconds the next one is due, even if nothing
+        changes; zero or fewer mean at once. After a pass that only sets the routes, a whole one is
+        due as soon as `_WHOLE_INTERVAL` is over.
         """
         is_whole = self._clock.now() >= self._whole_pass_from
         if is_whole:
-            self._whole_pass_from = self._clock.now() + _WHOLE_AGAIN_AFTER
-        self._clock.sleep(self._make_pass(is_whole=is_whole))
-        idle_time = _RETRY_AFTER.get(self._refusals, _WHOLE_AGAIN_UNTIL)
+            self._whole_pass_from = self._clock.now() + _WHOLE_INTERVAL
+        self._clock.sleep(self._make_pass(is_whole=is_whole))  # the pass also counts `_refusals`
+        idle_time = _RETRY_AFTER.get(self._refusals, _IDLE_TIME)
         if is_whole:
             return idle_time
         return min(idle_time, self._whole_pass_from - self._clock.now())
 
     def _make_pass(self, *, is_whole: bool) -> float:
-        """Make a pass, and log what is new; return how many seconds to rest after it."""
+        """Make a pass, and log what is new. Return how many seconds to rest after it: the longer it
+        has worked, the more, within limits.
+        """
         with TimeLimit(TIME_LIMIT):
+            # Processor time, because a wait for the lock is not work.
             began = self._clock.processor_time()
             lines, refuses = self._make_parts(PARTS if is_whole else ("static_routes",))
             seconds = self._clock.processor_time() - began
@@ -142,17 +146,18 @@ class Guard:
         """Make these parts of a pass. Return the lines for the journal, and whether units are held
         back.
         """
-        done = Done()
-        refusals = self._refusals + 1
+        done = Done()  # `run_pass` notes its changes there, also if it fails
+        refusals_in_a_row = self._refusals + 1
         self._refusals = 0
         try:
             with self._clock.locked():
                 config = read_config(self._host)
                 outcome = run_pass(self._host, self._backend, config, done=done, parts=parts)
             if outcome.has_asked and not done.changes:
-                # What Linux reports of the refused requests would start the next pass at once.
+                # Linux has refused the requests. Discard its reports of them: they would start the
+                # next pass at once.
                 self._watch.wait(0.0)
-                self._refusals = refusals
+                self._refusals = refusals_in_a_row
         except HostRoutingError as error:
             return [(ERROR, line) for line in describe_failure(error)], True
         lines = [*lines_of(outcome, done)]

@@ -31,10 +31,11 @@ WAIT = 60.0
 
 
 def read_config(host: Host) -> HostRoutingConfig:
-    """Return the configuration that is in force; the caller has the lock of the host. What
-    `read_installed` raises is raised after the markers are removed.
+    """Return the configuration that is in force; the caller has the lock of the host. If it cannot
+    be read, the markers of the last verdict are removed before the error is raised.
 
-    HostError if nothing is installed: with an empty configuration, a guard would delete all routes.
+    HostError if nothing is configured: with an empty configuration, a guard would delete all our
+    routes.
     """
     with markers_removed_on_failure(host.files):
         config = read_installed(host)

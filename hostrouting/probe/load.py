@@ -25,15 +25,14 @@ _CREATE = Operation("create", _TABLE, "it was missing")
 _REPLACE = Operation("replace", _TABLE, "it differed from this configuration")
 _DELETE = Operation("delete", _TABLE, "it is no longer wanted")
 
-_NO_RULES = ("table ", "chain ", "type ", "comment ", "}")
-"""How the lines that are not rules begin in the output of `nft list table`."""
+_FRAME = ("table ", "chain ", "type ", "comment ", "}")
+"""How the lines of `nft list table` begin that are not rules: the lines around them."""
 _LOADS = 2
-"""How often the table is loaded, at most: another program may flush nftables after the first time.
-"""
+"""How often the table is loaded, at most."""
 
 
 def find_operation(nftables: Nftables, settings: ProbeRewriteConfig) -> Operation | None:
-    """What has to be done to the table; None if it is right. HostError if nft does not answer."""
+    """Return what the table needs; None if it is right. HostError if nft does not answer."""
     listing = nftables.listing(TABLE)
     if not settings.enabled:
         return None if listing is None else _DELETE
@@ -43,17 +42,19 @@ def find_operation(nftables: Nftables, settings: ProbeRewriteConfig) -> Operatio
 
 
 def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
-    """Whether the listed table has the rules of these settings, and no other lines. Rules are
-    recognised by their comments: an edited rule with the old comment is not noticed. Other lines
-    are rules of another program, or `flags dormant`, by which somebody turned the table off.
+    """Whether the listed table has the rules of these settings, and no other lines. A rule is
+    recognised by the comment that ends its line, so an edited rule with the old comment is not
+    noticed. Another line is a rule of another program, or `flags dormant`, with which somebody
+    has turned the table off.
     """
-    of_table, *of_rules = probe_comments(settings)
+    table_comment, *rule_comments = probe_comments(settings)
     lines = [line.strip() for line in listing.splitlines()]
-    rules = [line for line in lines if line and not line.startswith(_NO_RULES)]
-    if of_table not in listing or len(rules) != len(of_rules):
+    rules = [line for line in lines if line and not line.startswith(_FRAME)]
+    if table_comment not in listing or len(rules) != len(rule_comments):
         return False
-    if not all(map(str.endswith, rules, of_rules)):
+    if not all(map(str.endswith, rules, rule_comments)):
         return False
+    # Nobody has added a chain, or set the policy of one of ours to drop.
     return listing.count(" hook ") == listing.count("policy accept") == CHAINS
 
 
@@ -62,7 +63,7 @@ def load_table(nftables: Nftables, settings: ProbeRewriteConfig, *, done: list[O
     `done`. HostError if nft fails, or if the table still differs afterwards.
     """
     text = render_probe_table(settings) if settings.enabled else PROBE_DELETION
-    for _ in range(_LOADS):
+    for _ in range(_LOADS):  # another program may flush nftables after the first
         operation = find_operation(nftables, settings)
         if operation is None:
             return

@@ -26,8 +26,9 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
 
 
 def _command_to_forward(snapshot: Snapshot) -> str:
-    """The command that makes the host forward IPv6. First it sets accept_ra from 1 to 2 on the
-    devices of advertised default routes: with 1, Linux would then delete these routes.
+    """The command that makes the host forward IPv6. First it sets accept_ra from 1 to 2 on each
+    device with a default route of a router advertisement: Linux deletes this route when forwarding
+    is turned on while accept_ra is 1.
     """
     commands: list[str] = []
     for route in snapshot.default_routes(IPV6):

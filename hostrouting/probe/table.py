@@ -34,7 +34,9 @@ PROBE_DELETION = f"add table ip6 {TABLE}\ndelete table ip6 {TABLE}\n"
 
 
 def render_probe_table(config: ProbeRewriteConfig) -> str:
-    """The nft text that replaces the table with the configured one."""
+    """The nft text that replaces the table with the configured one. The comment of the table has a
+    digest of the rules: `probe.load` compares only comments, so this one differs if any rule does.
+    """
     import hashlib  # noqa: PLC0415  a check of the host makes no table
 
     rules = _rules(config)
@@ -44,12 +46,15 @@ def render_probe_table(config: ProbeRewriteConfig) -> str:
 
 
 def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
-    """The comments of the table and of its rules, in order, each as nft lists it."""
+    """The comment of the table, which has the digest, and those of its rules, as nft lists them."""
     return tuple(re.findall('comment "[^"]*"', render_probe_table(config)))
 
 
 def _rules(config: ProbeRewriteConfig) -> str:
-    # The address is compared first, because one comparison decides about nearly every packet then.
+    """The text of both chains. One rewrites the source of probes, because Linux does not forward a
+    packet from a link-local address; the other one writes this address into the replies again.
+    The first rule decides about nearly every packet with one comparison.
+    """
     probe = config.link_local
     after_rewrite = config.global_address
     uplinks = "{ " + ", ".join(f'"{dev}"' for dev in config.interfaces) + " }"

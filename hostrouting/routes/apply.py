@@ -2,9 +2,9 @@
 
 If the key of a new route is free, the route is added. If an old route of ours has the key, the new
 one is appended behind it, and Linux uses it as soon as the old one is deleted: packets always have
-a route. Only if Linux could delete the new one instead of the old one (`deletion_could_take`), the
-old one is deleted first. A request to delete names our protocol. So no request changes another
-program's route, whenever that route is added.
+a route. An old one is deleted first only if a rollback, which deletes the new one, could take the
+old one instead (`deletion_could_take`). A request to delete names our protocol. So no request
+changes another program's route, whenever that route is added.
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
 Linux refuses a request or the run is cancelled, each request that is in effect is reversed, the
@@ -54,22 +54,22 @@ def apply_plan(
     if not plan.changes:
         return
     present = _present(before, {step.route.key for step in plan.steps})
-    requests: list[RouteRequest] = []
+    in_effect: list[RouteRequest] = []  # `_carry_out` and `_undo` change it
     try:
-        problems = _carry_out(plan, backend, raise_if_cancelled, requests)
+        problems = _carry_out(plan, backend, raise_if_cancelled, in_effect)
         if not problems:
             return
-        after = _undo(backend, present, requests)
+        after = _undo(backend, present, in_effect)
     except BaseException as stopped:  # perhaps during the rollback, which then is tried once more
         try:
-            after = _undo(backend, present, requests)
+            after = _undo(backend, present, in_effect)
         except BaseException as ended:
             _add_note(ended, _ROLLBACK_ENDED)
             raise
         _add_note(stopped, after)
         raise
     finally:
-        done += requests
+        done += in_effect
     can_retry = all(problem.can_retry for problem in problems)
     raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
 
@@ -95,19 +95,19 @@ def _carry_out(
 
 
 def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
-    """Return two batches of requests: the additions, behind the few deletions that have to come
-    before them; and all other deletions.
+    """Return two batches of requests. The first has the additions, and before them the deletions of
+    old routes that a rollback could take instead of the new ones. The second has all others.
     """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
     first: list[RouteRequest] = []
-    last: list[RouteRequest] = []
+    last: list[RouteRequest] = []  # deletions of routes that serve packets until new ones are there
     for step in plan.changes:
         if step.action == "delete":
             successor = added.get(step.route.key)
             must_go_first = successor and deletion_could_take(successor, step.route)
             batch = first if must_go_first else last
             batch.append(RouteRequest("delete", step.route))
-    occupied = {request.route.key for request in last}
+    occupied = {request.route.key for request in last}  # "add" would fail there
     for route in added.values():
         verb: Verb = "append" if route.key in occupied else "add"
         first.append(RouteRequest(verb, route))
@@ -117,8 +117,9 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
 def _send(
     requests: list[RouteRequest], backend: RouteBackend, done: list[RouteRequest]
 ) -> list[BackendError]:
-    """Make these changes, and add those that are in effect to `done`. Return the refusals. All
-    changes are tried, so that the error names every route that Linux refuses.
+    """Make these changes, and add those that had an effect to `done`. Return the refusals, but not
+    those because the table is already as asked (`is_done`). All changes are tried, so that the
+    error names every route that Linux refuses.
     """
     before = len(done)
     done += requests  # until there is an answer, any of them may be in effect
@@ -131,7 +132,7 @@ def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[Backen
     """After the changes, read the routes back. Yield an error for each key of which the routes are
     not as planned: a new plan would still have something to do.
     """
-    wanted = dict.fromkeys(step.route.key for step in plan.steps)
+    wanted = dict.fromkeys(step.route.key for step in plan.steps)  # None: no route is wanted
     wanted |= {step.route.key: step.route for step in plan.steps if step.action != "delete"}
     snapshot = backend.snapshot(near=[key.prefix for key in wanted])
     now = present_by_key(snapshot, wanted)
@@ -140,7 +141,7 @@ def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[Backen
             should = "no route of hostrouting" if route is None else f"[{route}]"
             yield BackendError(
                 f"there should be {should}, but there is {_described(now[key])}: another program "
-                "changes these routes at the same time"
+                "changes these routes at the same time, or has added a next hop to ours (in IPv6)"
             )
 
 
@@ -157,14 +158,13 @@ def _undo(
     problem = ""
     try:
         now = _read(backend, before)
-        known = {*_entries(before), *(bare(request.route) for request in done)}
+        known_entries = {*_entries(before), *(bare(request.route) for request in done)}
         for request in reversed(_in_effect(done, now)):
             key = request.route.key
             if request.verb != "delete":
                 reversals.append(RouteRequest("delete", request.route))
-            elif known.issuperset(_entries({key: now[key]})):
-                # A route that another program has added meanwhile stays alone: ours would do
-                # nothing behind it.
+            elif known_entries.issuperset(_entries({key: now[key]})):
+                # Not if another program has added a route meanwhile: ours would come after it.
                 reversals.append(RouteRequest("append", request.route))
         backend.change(reversals)
     except BackendError as error:
@@ -204,7 +204,7 @@ def _in_effect(
 
 def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:
     """The entries that Linux has stored for these routes. In IPv6, each next hop is an entry, and
-    counts as ours: Linux lists all next hops of a route with the protocol of the first.
+    all count as ours: Linux lists them with the protocol of the first, so their own is not known.
     """
     entries: set[Route] = set()
     for routes in routes_of_keys.values():

@@ -28,7 +28,7 @@ def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
 
 def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[str]:
     """Return the devices of which any may be the right one; empty if the first of these default
-    routes, which Linux uses, is not in doubt.
+    routes, the best one, is not in doubt.
     """
     if not defaults:
         return frozenset()
@@ -36,8 +36,8 @@ def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[st
 
 
 def _doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
-    """If several default routes are equally good, and lead through different devices, return these:
-    nobody has chosen between them, so any may be the intended uplink. Else none.
+    """If several default routes are as good as the first, and lead through different devices,
+    return these: nobody has chosen between them, so any may be the intended uplink. Else none.
 
     Somebody has chosen all devices of a route with several next hops, so they are not in doubt. An
     exception is a route from router advertisements: networkd joins those of several devices.
@@ -54,9 +54,9 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
     """If the first default route leads through a tunnel, return its devices, and those of the
     default route that it hides. Else none.
 
-    If it hides none, some tunnels are the only way out of the host, and not in doubt: a line of a
-    provider (PPP); and taps, on a virtual machine of which no network card has an address of this
-    family, link-local ones aside.
+    If it hides none, it may be the only way out of the host, and not in doubt: a provider's line
+    (PPP); or a tap, as with slirp or Open vSwitch in user space, if no network card has an address
+    of this family, link-local ones aside.
     """
     links = snapshot.links_by_name
     used = defaults[0]
@@ -66,14 +66,14 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     if hidden:
         return devs | hidden
-    of_cards = [
+    card_addresses = [
         each.ip
         for each in snapshot.addresses
         if each.ip.version == used.prefix.family and is_card(links.get(each.dev), links)
     ]
     are_lines = all(links[dev].kind in LINES for dev in devs)
     are_taps = all(is_tap(links[dev]) for dev in devs)
-    if are_lines or (are_taps and all(ip in LINK_LOCAL for ip in of_cards)):
+    if are_lines or (are_taps and all(ip in LINK_LOCAL for ip in card_addresses)):
         return frozenset()
     return devs
 
@@ -119,7 +119,7 @@ def is_for_all_packets(route: Route) -> bool:
 
 
 def _rank(route: Route) -> tuple[bool, int, int, int, int]:
-    """A key to sort default routes, the best first. Among equal tables, the halves of a default
-    route (/1) come before a whole one.
+    """Sort default routes by this, the best first. In one table, the halves of a default route (/1)
+    come before a whole one.
     """
     return (route.table != TABLE_MAIN, route.table, -route.prefix.length, *route.rank)

@@ -31,10 +31,10 @@ def keep_routes(
     purpose: Purpose = "upkeep",
     raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> RoutePlan:
-    """Give the host the routes of the configuration, all or none; return the plan. An undo deletes
-    routes of ours that are not configured, even if another route conflicts or waits. `done` and
-    `raise_if_cancelled` are those of `apply_plan`. Raises NotReady if a route has to wait, and what
-    `apply_plan` raises.
+    """Give the host the routes of the configuration, all or none; return the plan. In an undo,
+    our unconfigured routes go even if another route conflicts or waits: the undone run may have
+    added them. `done` and `raise_if_cancelled` are those of `apply_plan`. Raises NotReady if a
+    route has to wait, and what `apply_plan` raises.
 
     The route for replies to probes comes last. If Linux refuses it, for example because IPv6 is
     disabled on its device, the returned plan has a warning, and nothing fails.
@@ -65,7 +65,7 @@ def keep_routes(
         apply_plan(of_replies, backend, before=before, done=done)
     except ApplyError as error:
         plan = plan.with_reply_warnings(error.findings)
-    plan.require_no_conflict()
+    plan.require_no_conflict()  # not before: an undo has deleted some routes all the same
     if plan.waiting:
         raise NotReady("; ".join(map(str, plan.route_waits)), findings=plan.failed_waits)
     return plan

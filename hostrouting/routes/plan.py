@@ -13,9 +13,10 @@ A route of ours works if Linux uses it, and it has the device and gateway that a
 the wanted route cannot be completed, a route of ours that works stays; if there is none, the wanted
 route waits. The gate and the guard may not move routes (`may_move`). For them, a route of ours that
 works also stays if another default route has become the best one: packets do not move to a VPN or
-to a new card. It moves only to another router on the same devices, and only if no default route has
-its gateway any more: that router may be gone. A finding says what a route that stays will do after
-a reboot.
+to a new card. It follows if one of its gateways is in no default route any more, because that
+router may be gone, but only to devices that it has; and if its default route gets more next hops
+beside all of its own, because routers come back one by one. A finding says what a route that stays
+will do after a reboot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +24,6 @@ from functools import cache
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 from hostrouting.finding import Remedy
-from hostrouting.host.layout import HostLayout
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import (
     OURS,
@@ -34,16 +34,13 @@ from hostrouting.model.route import (
     protocol_name,
 )
 from hostrouting.model.snapshot import Snapshot
-from hostrouting.release import call
 from hostrouting.routes.steps import RoutePlan, RouteStep
 from hostrouting.routes.uplink import Need, Uplink
-
-TO_MOVE = Remedy("to have that now", call(f"apply --config {HostLayout.config_path}"))
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
     """The route for replies to probes, if the configuration wants one. Its destination is on the
-    link. A configured static route with the same key is used instead.
+    link. Callers leave it out if a configured static route has the same key.
     """
     rewrite = config.probe_rewrite
     if not (rewrite.enabled and rewrite.ensure_route):
@@ -56,8 +53,8 @@ def plan_static_routes(
     config: HostRoutingConfig, snapshot: Snapshot, *, may_move: bool = True
 ) -> RoutePlan:
     """Plan how to get from the snapshot to the routes of a configuration. Our other routes are
-    deleted. Without `may_move`, static routes of ours that work stay where they are (see above);
-    the route for replies to probes, which names its device, is always as it should be.
+    deleted. Without `may_move`, as for the gate, a static route of ours that works stays although
+    it would lead elsewhere now. The route for replies to probes names its device, so never moves.
     """
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}
@@ -84,8 +81,9 @@ def _plan_route(
     may_move: bool = True,
     on_link: bool = False,
 ) -> RoutePlan:
-    """Plan one configured route; `present` are the routes that have its key now. For `on_link`, see
-    `Uplink.route_to`.
+    """Plan one configured route; `present` are the routes that have its key now. A route of ours
+    that works stays if the wanted route still needs something or, without `may_move`, if it leads
+    elsewhere. For `on_link`, see `Uplink.route_to`.
     """
     key = static.key
     wanted = uplink.route_to(
@@ -95,41 +93,52 @@ def _plan_route(
     if isinstance(wanted, Need):
         if working is None:
             return RoutePlan(waiting=((wanted, static),))
-        later = Need(f"wait for {wanted}", wanted.remedy)
+        after_reboot = Need(f"wait for {wanted}", wanted.remedy)
     elif (
         working is None
         or may_move
         or _way(working) == _way(wanted)
-        or _has_lost_its_router(working, wanted, uplink.defaults_for(static.dev))
+        or _follows_its_routers(working, wanted, uplink.defaults_for(static.dev))
     ):
         return RoutePlan(steps_for_key(wanted, present))
     else:
-        later = Need(f"lead {wanted.way}", TO_MOVE)
-    return RoutePlan(steps_for_key(working, present), staying=((later, static),))
+        remedy = (
+            f"to keep it {working.way}, write dev and gateway into the route, and the dev into "
+            "routeOverlap.expectedDevs; or, if the other way is right, apply the configuration "
+            "as it is"
+        )
+        after_reboot = Need(f"lead {wanted.way}", Remedy(remedy))
+    return RoutePlan(steps_for_key(working, present), staying=((after_reboot, static),))
 
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
-    """Return the route of ours that works: of these routes with one key, Linux uses it, it has the
-    configured device and gateway, and its gateway can still be reached. None if there is none.
+    """Return the route that Linux uses of `present`, which have the key of `static`, if it is ours
+    and works; else None. It works if its devices and gateways are as configured, and each next hop
+    has a link and reaches its gateway, unless it is dead: Linux does not use it then.
     """
     used = min(present, key=_order_of_use, default=None)
+    # Without next hops, it leads by a nexthop object that the kernel does not describe.
     if used is None or used.protocol != OURS or used.is_passed_over or not used.next_hops:
         return None
-    entry = as_stored(used)[0]
+    entry = as_stored(used)[0]  # in IPv6, the other next hops may be another program's
     for hop in entry.next_hops:
         if static.dev not in {None, hop.dev} or static.gateway not in {None, hop.gateway}:
             return None
-        if hop.linkdown or not uplink.reaches(hop):
+        if not hop.dead and (hop.linkdown or not uplink.reaches(hop)):
             return None
     return entry
 
 
-def _has_lost_its_router(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
-    """Whether no default route has a gateway of the working route any more, and the wanted route
-    leads through the same devices.
+def _follows_its_routers(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
+    """Whether the working route is replaced even without `may_move`: the wanted route has all of
+    its next hops, and more, because routers come back one by one; or a gateway of the working route
+    is in no default route any more (its router may be gone), and the wanted one adds no device.
     """
-    lost = _hops_alive(working).difference(*map(_hops_alive, defaults))
-    return any(hop.gateway for hop in lost) and {*wanted.devs} == {*working.devs}
+    hops = _hops_alive(working)
+    if hops < _hops_alive(wanted):
+        return True
+    lost = hops.difference(*map(_hops_alive, defaults))
+    return any(hop.gateway for hop in lost) and set(working.devs).issuperset(wanted.devs)
 
 
 def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
@@ -143,30 +152,32 @@ def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKe
 
 def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[RouteStep, ...]:
     """Return the steps for one key. `present` are the routes that have the key now. If no route is
-    wanted, ours are deleted. A conflict is the only step.
+    wanted, ours are deleted. If there is a conflict, it is the only step.
     """
     stale: list[Route] = []
-    left: list[Route] = []
+    staying: list[Route] = []  # the first of them is the one that Linux will use
     for route in sorted(present, key=_order_of_use):
         if route.protocol != OURS:
-            left.append(route)
+            staying.append(route)
             continue
         for entry in as_stored(route):
             if wanted is not None and _way(entry) == _way(wanted):
-                left.append(entry)
-            elif not any(deletion_could_take(entry, before) for before in left):
+                staying.append(entry)
+            # An old entry is left alone if Linux could delete one before it that stays: behind
+            # that, Linux does not use the old entry anyway.
+            elif not any(deletion_could_take(entry, before) for before in staying):
                 stale.append(entry)
-    # The last route is deleted first, so that an undo adds them in their order. But a route with
-    # fewer next hops goes before others: a request to delete one of these could take it instead.
+    # The last route is deleted first, so that a rollback adds them in their order. But a route with
+    # fewer next hops goes before the others: a request to delete another could take it instead.
     stale.reverse()
     stale.sort(key=lambda route: len(route.next_hops))
     reason = "not configured" if wanted is None else "leads elsewhere"
     deletions = tuple(RouteStep("delete", route, reason) for route in stale)
     if wanted is None:
         return deletions
-    if not left:
+    if not staying:
         return (*deletions, RouteStep("add", wanted, "missing"))
-    used = left[0]
+    used = staying[0]
     if _way(used) == _way(wanted):
         owner = "" if used.protocol == OURS else f" (proto {protocol_name(used.protocol)})"
         return (RouteStep("keep", used, f"exists{owner}"), *deletions)
@@ -176,7 +187,8 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
 
 def deletion_could_take(deleted: Route, other: Route) -> bool:
     """Whether Linux, asked to delete `deleted`, a route of ours, would delete `other` if that comes
-    first under the same key: it is ours, too, and its next hops are the first ones of `deleted`.
+    first under the same key. Linux compares the protocol and, place by place, the next hops; it
+    ignores further next hops of the request.
     """
     if other.protocol != OURS:
         return False
@@ -186,15 +198,15 @@ def deletion_could_take(deleted: Route, other: Route) -> bool:
 
 
 def _order_of_use(route: Route) -> tuple[bool, int, int]:
-    """A key to sort the routes of one key; Linux uses the first. A route that is passed over comes
-    last. In IPv6, the preference of the router counts.
+    """Sort the routes with one RouteKey by this: Linux uses the first. A route that has expired, or
+    has only dead next hops, comes last. In IPv6, the preference of the router counts.
     """
     return (route.is_passed_over, *route.rank)
 
 
 def _way(route: Route) -> tuple[object, ...]:
-    """The fields of a route that decide where its packets go. A dead next hop beside others does
-    not count: in a default route that another program keeps right, it is gone already.
+    """The fields of a route that decide where its packets go; `unread` are its encapsulations. A
+    dead next hop beside others does not count: Linux does not use it, and no wanted route has one.
     """
     return (route.type, _hops_alive(route), route.unread, bool(route.expired))
 

@@ -42,8 +42,8 @@ class RouteStep(NamedTuple):
         if self.rival is None:
             return None
         advice = (
-            f"configure another metric, or the halves of {self.route.prefix}; or if nothing needs "
-            "that route, delete it (a program may add it again)"
+            f"configure the halves of {self.route.prefix}, or a metric below that route's, unless "
+            "it is 0; or if nothing needs that route, delete it (a program may add it again)"
         )
         return Remedy(advice, deletion_command(self.rival))
 
@@ -75,13 +75,14 @@ class RoutePlan(NamedTuple):
     @classmethod
     def joined(cls, plans: Sequence["RoutePlan"]) -> "RoutePlan":
         """Join the plans: conflicts come first, then kept routes, deletions and additions."""
+        # Field by field: the steps of all plans, then what waits in all of them, and so on.
         plan = cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
         steps = sorted(plan.steps, key=lambda step: [*_SIGNS].index(step.action))
         return plan._replace(steps=tuple(steps))
 
     def of_replies(self) -> "RoutePlan":
-        """Make this the plan of the route for replies to probes: if the route cannot be installed,
-        the plan has only warnings, and no steps.
+        """Make this the plan of the route for replies to probes: if there is a conflict, or the
+        route has to wait, the plan has only warnings that say so, and no steps.
         """
         obstacles = [*self.findings()]
         return RoutePlan().with_reply_warnings(obstacles) if obstacles else self
@@ -157,7 +158,7 @@ class RoutePlan(NamedTuple):
         deleted = {step.route for step in self.steps if step.action == "delete"}
         routes: list[Route] = []
         for route in snapshot.routes:
-            if deleted.isdisjoint(as_stored(route)):
+            if deleted.isdisjoint(as_stored(route)):  # none of its next hops goes
                 routes.append(route)
             else:
                 routes += [entry for entry in as_stored(route) if entry not in deleted]
@@ -166,7 +167,7 @@ class RoutePlan(NamedTuple):
 
 
 def _named(routes: list[StaticRoute]) -> str:
-    """Name the only route; or say how many there are, and name the first."""
+    """The only route in words; or how many there are, and the first."""
     if len(routes) == 1:
         return str(routes[0])
     return f"{len(routes):,} routes, such as {routes[0]},"

@@ -82,10 +82,10 @@ class Uplink:
         host (`leads_out`).
         """
         self._devs_in_doubt = doubtful_devs(self._of_main, snapshot)
-        able = [dev for dev in expected if dev not in self._links or dev in ways_out]
-        self._only_expected_dev = able[0] if len(able) == 1 else None
+        able_devs = [dev for dev in expected if dev not in self._links or dev in ways_out]
+        self._only_expected_dev = able_devs[0] if len(able_devs) == 1 else None
         """The expected device that can have a default route, if there is exactly one: it is used if
-        the default route is in doubt.
+        the default route is in doubt. A device that this host does not have yet may be able.
         """
         self.reaches = cache(self._is_reached)
         """Cached, because many routes have the same gateway."""
@@ -119,8 +119,9 @@ class Uplink:
                     f"an address or route on {hop.dev} (configured routes do not count) "
                     f"that reaches the gateway {hop.gateway}"
                 )
-        metric = metric or DEFAULT_METRIC[self._family]
-        route = Route(destination, next_hops, metric=metric, protocol=OURS)
+        route = Route(
+            destination, next_hops, metric=metric or DEFAULT_METRIC[self._family], protocol=OURS
+        )
         if self._family == IPV4 and not route.has_gateway:
             route = route._replace(scope=SCOPE_LINK)
         return route
@@ -139,67 +140,68 @@ class Uplink:
         if dev is None and self._devs_in_doubt:
             dev = self._only_expected_dev
             if dev is None:
-                return self._need_of_a_choice()
+                named = spoken(sorted(self._devs_in_doubt), last="or")
+                return Need(
+                    "a device to be named, because it is unclear whether "
+                    f"[{self._of_main[0]}] is the right one",
+                    Remedy(
+                        f"name {named} in the configured route, or in routeOverlap.expectedDevs"
+                    ),
+                )
         hops = _first_hops(defaults, dev)
         if gateway is None:
             # A destination on the link needs no gateway.
             for hop in hops:
                 if self._is_neighbour(destination, hop.dev):
                     return (NextHop(hop.dev),)
-        elif dev or hops:
+        elif dev or hops:  # else no device is known for the gateway
             with_gateway = [hop for hop in hops if hop.gateway == gateway]
             hops = with_gateway or [NextHop(dev or hops[0].dev, gateway)]
         if not hops:
             on_dev = "" if dev is None else f" on {dev}"
             return Need(f"an IPv{self._family} default route{on_dev}", TO_HAVE_DEFAULT)
-        # In IPv6 only the first: Linux would make one route of several next hops of ours and those
-        # of another program with the same prefix and metric.
+        # In IPv6 only the first: Linux lists all next hops with one prefix and metric as one route,
+        # whoever added them, so it could not be seen which are ours.
         if len(hops) == 1 or gateway is not None or self._family != IPV4:
             return (hops[0]._replace(weight=1),)  # a weight is only for one of several next hops
         return tuple(hops)
 
     def _is_neighbour(self, destination: Prefix, dev: str | None) -> bool:
-        """Whether the destination lies in a network of the device, and Linux looks for it there.
+        """Whether the destination lies in a network of the device, so that it needs no gateway.
 
         Field state: second-card-has-half-of-the-network.
         """
         for address in self._addresses:
             if address.dev == dev and destination in address.network:
+                # The address alone is not enough: with `noprefixroute`, its network has no route.
                 return self._is_reached(NextHop(dev, ip_at(self._family, destination.first)))
         return False
 
-    def _need_of_a_choice(self) -> Need:
-        """Say that the configuration has to name one of the devices in doubt."""
-        named = spoken(sorted(self._devs_in_doubt), last="or")
-        return Need(
-            "a device to be named, because it is unclear whether "
-            f"[{self._of_main[0]}] is the right one",
-            Remedy(f"name {named} in the configured route, or in routeOverlap.expectedDevs"),
-        )
-
     def _is_reached(self, hop: NextHop) -> bool:
         """Whether Linux would look for the gateway directly on the device, and not behind another
-        gateway.
+        gateway. In IPv4, one route through the device without a gateway is enough. In IPv6, a
+        longer one with a gateway would hide it: not judged here, and Linux refuses our route then.
+        Our own routes do not count, because they may be deleted.
         """
         gateway = hop.gateway
         if (
             gateway is None
             or hop.onlink
             or gateway in LINK_LOCAL
-            or gateway.version != self._family  # of an IPv4 default route by an IPv6 router
+            or gateway.version != self._family  # RTA_VIA: an IPv4 route by an IPv6 router
         ):
             return True
         for route in self._not_ours:
-            if route.table == TABLE_MAIN and gateway in route.prefix:
-                is_on_link = hop.dev in route.devs and not route.has_gateway
-                if is_on_link and is_for_all_packets(route):
-                    return True
+            if route.table != TABLE_MAIN or gateway not in route.prefix:
+                continue
+            if hop.dev in route.devs and not route.has_gateway and is_for_all_packets(route):
+                return True
         return False
 
 
 def _first_hops(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
-    """The next hops of the first route; with a device, of the first that has some through it, and
-    only these.
+    """The next hops of the first of these default routes; with a device, those through it, of the
+    first route that has any.
     """
     for route in with_next_hops(defaults, lambda hop: dev in {None, hop.dev}):
         return [bare_hop(hop) for hop in route.next_hops]

@@ -33,6 +33,7 @@ def metric_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _metric(name: str, meaning: str, values: Mapping[str, int]) -> Iterator[str]:
+    # `values` has a value for each text of labels.
     yield f"# HELP hostrouting_{name} {meaning}"
     yield f"# TYPE hostrouting_{name} gauge"
     for labels, value in values.items():

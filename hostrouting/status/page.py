@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.program import version
 from hostrouting.host.layout import HostLayout
-from hostrouting.lines import capped, finding_lines, way_lines
+from hostrouting.lines import finding_lines, indented, way_lines
 from hostrouting.release import call
 from hostrouting.text import counted
 
@@ -29,7 +29,7 @@ def status_lines(status: HostStatus) -> Iterator[str]:
         return
     headline = f"this host matches {HostLayout.config_path}"
     if status.wrong:
-        headline = status.wrong[0].sentence
+        headline = status.wrong[0].sentence  # the worst
     yield f"{status.state.upper()}: {headline}"
     units = [unit for unit in status.units if unit not in status.asked]
     for unit in units:
@@ -52,7 +52,7 @@ def status_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _mode_lines(status: HostStatus) -> Iterator[str]:
-    """The mode, and what it means unless a gate is open."""
+    """The mode, and what it does to starts, unless a gate is open: then it does nothing."""
     if status.config is None or not status.mode:
         return
     line = f"  mode {status.mode}"
@@ -62,20 +62,20 @@ def _mode_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _below(unit: UnitState) -> Iterator[str]:
-    """Why the unit failed, which may have changed since, and what to type."""
+    """The errors of the unit's last start, and what to type. The cause may have ended since."""
     for reason in unit.reasons:
         yield f"    when it failed: {reason}"
     yield from way_lines(unit.remedy, indent=4)
 
 
 def _route_lines(status: HostStatus) -> Iterator[str]:
-    """The configured routes that are set."""
+    """The configured routes that are set. `_lines_to_type` has the others."""
     if status.plan is None:
         return
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
     if kept:
         yield f"  routes in force: {counted(len(kept), 'configured route')}"
-        yield from capped([f"    {step.route}" for step in kept])
+        yield from indented("  ", [step.route for step in kept])
 
 
 def _verdict_lines(status: HostStatus) -> Iterator[str]:
@@ -88,11 +88,11 @@ def _verdict_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _lines_to_type(status: HostStatus) -> Iterator[str]:
-    """What apply would do, and what to type."""
+    """What apply would do, and the command that makes the host right."""
     work = [] if status.plan is None else status.plan.work
     if work:
         yield "What apply would do:"
-        yield from capped([f"  {line}" for line in work])
+        yield from indented("", work)
     if status.command:
         yield "To make this host right, as root:"
         yield f"  {status.command}"

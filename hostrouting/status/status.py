@@ -48,8 +48,10 @@ _CODES: dict[StateOfUnit, int] = {
     "stuck": PROBLEM,
     "masked": PROBLEM,
     "fails": PROBLEM,
+    "skipped": PROBLEM,
     "unknown": BAD_INPUT,
     "waiting": CANNOT_DECIDE,
+    "queued": CANNOT_DECIDE,
     "no answer": CANNOT_DECIDE,
 }
 """The exit codes of the states of units. The others are fine."""
@@ -84,7 +86,7 @@ class HostStatus:
 
     @property
     def state(self) -> HostState:
-        """The state of the host, from its findings."""
+        """The state of the host; "waiting" if all that is wrong may end without an operator."""
         if self.config == HostRoutingConfig():
             return "nothing"
         codes = {CANNOT_DECIDE if finding.can_retry else PROBLEM for finding in self.wrong}
@@ -113,28 +115,32 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
     """Ask each part of the host, and this unit. Nothing is changed."""
     answers = _Answers()
     config: HostRoutingConfig | None = None
-    broken: tuple[Finding, ...] = ()
+    file_faults: tuple[Finding, ...] = ()
     try:
-        config = read_installed(host)
+        config = read_installed(host)  # an empty configuration if nothing is installed
     except HostRoutingError as error:
         if is_denied(error):  # nothing need be wrong with the file
             answers.lack(error)
         else:
-            broken = error.findings
+            file_faults = error.findings
+    # A drop-in that config.json does not name any more still gates its unit.
     on_disk = gated_on_disk(host.files)
     gated = {*on_disk, *gated_units(config or HostRoutingConfig())}
     asked: Sequence[UnitState] = ()
     if unit:
-        asked = answers.ask(lambda: _find_units(host, [unit], gated)) or ()
-        asked = asked or [UnitState(unit, "no answer")]
+        asked = answers.ask(lambda: _find_units(host, [unit], gated)) or [
+            UnitState(unit, "no answer")
+        ]
     guard = HostLayout.guard_unit
     units = answers.ask(lambda: _find_units(host, [*sorted(gated), guard], gated)) or ()
+    # The guard is optional, so systemd need not know it.
     units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
-    status = HostStatus(config, bool(broken), units=tuple(units), asked=tuple(asked))
-    if config == HostRoutingConfig():
+    status = HostStatus(config, bool(file_faults), units=tuple(units), asked=tuple(asked))
+    if config == HostRoutingConfig():  # nothing is installed
         return status
     if config is None:
-        faults = answers.ask(lambda: find_faults(host, on_disk, broken)) or ()
+        faults = answers.ask(lambda: find_faults(host, on_disk, file_faults)) or ()
+        # Without a usable config.json, an apply of that file would fail.
         findings = [_without(APPLY, finding) for finding in faults]
         findings += [*_trouble_with(units), *answers.findings]
         return attrs.evolve(status, findings=worst_first(findings))
@@ -148,6 +154,8 @@ def _with_routing(
     type.
     """
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
+    # Others may have written what apply would carry out.
+    is_suspect = any(finding.target == HostLayout.config_path for finding in findings)
     check: HostCheck | None = None
     checked: list[Finding] = []
     if config.route_overlap.cidrs:
@@ -155,11 +163,14 @@ def _with_routing(
     if check is not None:
         for finding in check.findings:
             if finding.severity != "note":
+                # A doubt, too, makes the host "waiting", and not "differs".
                 may_end = finding.can_retry or finding in check.doubts
                 checked.append(finding._replace(can_retry=may_end))
-    # Nothing else can be done until a device is named.
+    # Only an operator knows which default route is meant. Until its device is named, nothing can be
+    # repaired.
     unnamed = [finding for finding in checked if finding.name == "default-routes"]
     findings += with_severity("error", unnamed)
+    findings += checked  # what escapes comes before what may explain it
     findings += _trouble_with(status.units)
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     if plan is not None:
@@ -168,18 +179,18 @@ def _with_routing(
     running = {unit.unit for unit in status.units if unit.state == "runs"}
     if fight is not None and fight.target in running:  # a guard that was killed leaves its file
         findings.append(fight)
-    findings += checked
     findings += answers.findings
-    command = "" if unnamed else _what_to_type(plan, check)
+    command = "" if unnamed or is_suspect else _what_to_type(plan, check)
     if plan is not None and command:
         unwritable = _find_unwritable(host.files, plan, command)
         if unwritable is not None:
             findings.append(unwritable)
             command = ""
-    # A second apply is not proposed beside the command, or where it would fail. The command `apply`
-    # also finds another Python, so TO_INSTALL goes beside it.
+    # Nobody has to install another Python if the command is apply, which also looks for one. If the
+    # command is not apply, no finding proposes apply either.
     of_no_use = TO_INSTALL if command == APPLY.command else APPLY
     findings = [_without(of_no_use, finding) for finding in findings]
+    # Two parts may have said the same: the worse one counts.
     by_sentence: dict[str, Finding] = {}
     for finding in worst_first(findings):
         by_sentence.setdefault(finding.sentence, finding)
@@ -189,7 +200,9 @@ def _with_routing(
 
 
 def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
-    """What there is to tell about the plan."""
+    """Yield the findings of the plan, what its routes would wait for, and a finding if anything
+    would be changed.
+    """
     on_disk = gated_on_disk(files)
     for finding in plan.findings:
         # A unit with a drop-in of ours is still gated, although config.json does not name it.
@@ -204,20 +217,23 @@ def _without(remedy: Remedy, finding: Finding) -> Finding:
 
 
 def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
-    """See `HostStatus.command`: a command that would fail is not proposed."""
+    """Return the command of `HostStatus`: apply, or a repair if addresses would escape after apply.
+    Empty if nothing is to be done, or if the command would fail, as it does while a route waits.
+    """
     if plan is None or plan.routes.waiting:
         return ""
     report = plan.report
-    if report is None and check is not None:
+    if report is None and check is not None:  # with a conflict, a plan has no report
         report = check.report
-    if report is not None and report.routes:
+    if report is not None and report.routes:  # those of a repair
         return repair_line() if _is_repaired_by_routes(report, plan) else ""
     return "" if plan.is_empty or plan.failures else APPLY.command
 
 
 def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
-    """Whether nothing is wrong any more once the routes are there that the repair proposes. A route
-    that conflicts gets others in its place.
+    """Whether the routes of the repair make everything right: they repair all that escapes, no
+    default route is missing, and nothing fails but conflicts of routes. Our routes that conflict
+    with another program's are those that the repair replaces.
     """
     if report.missing_defaults or any(family.repair.unrepairable for family in report.families):
         return False
@@ -225,10 +241,10 @@ def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
 
 
 def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
-    """A finding if this command has to write files, and cannot."""
+    """A finding if this command has to write files, and cannot. A repair writes config.json."""
     folder = HostLayout.config_directory
-    writes = plan.files or command == repair_line()
-    if not writes or files.is_writable(folder):
+    has_to_write = plan.files or command == repair_line()
+    if not has_to_write or files.is_writable(folder):
         return None
     return Finding(
         "file",
@@ -240,19 +256,19 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """The units that wait in the gate, and those that nobody starts again. A unit that fails and is
-    started again is not counted: so is a kubelet that has not joined a cluster.
+    """Yield a warning for each unit that waits, or that nobody starts again. A unit that fails and
+    is started again, or is skipped, has none: a kubelet may do so until it joins a cluster.
     """
     for unit in units:
-        if unit.state in {"stuck", "masked", "waiting"}:
-            may_end = unit.state == "waiting"
+        if unit.state in {"stuck", "masked", "waiting", "queued"}:
             yield Finding(
-                "unit", "warning", unit.sentence, unit.unit, unit.remedy, can_retry=may_end
-            )
+                "unit", "warning", unit.sentence, unit.unit, unit.remedy,
+                can_retry=_CODES[unit.state] == CANNOT_DECIDE,
+            )  # fmt: skip
 
 
 class _Answers:
-    """Asks the parts of a host, and has why some did not answer."""
+    """Asks the parts of a host, and keeps the reasons why some did not answer."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -284,15 +300,15 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
-    """A finding if this host is not as config.json asks; the page has each step. Perhaps
-    config.json was edited, so nothing is called wrong.
+    """Yield a warning if apply would change anything, with the first two changes: the page has
+    each. Either the host or config.json may have changed, so the sentence says both.
     """
-    what = [f"{step.route.prefix} ({step.reason})" for step in plan.routes.changes]
-    what += [*plan.files.written_paths, *plan.files.removes]
-    what += [f"{each.verb} {each.object}" for each in (*plan.operations, *plan.systemd)]
-    if not what:
+    changes = [f"{step.route.prefix} ({step.reason})" for step in plan.routes.changes]
+    changes += [*plan.files.written_paths, *plan.files.removes]
+    changes += [f"{each.verb} {each.object}" for each in (*plan.operations, *plan.systemd)]
+    if not changes:
         return
     path = HostLayout.config_path
-    sentence = f"{path} is not applied yet, or no longer in force: {spoken(what, most=2)}"
-    # A warning, because an address that escapes is worse.
+    sentence = f"{path} is not applied yet, or no longer in force: {spoken(changes, most=2)}"
+    # Not an error, because an address that escapes is worse.
     yield Finding("route-differs", "warning", sentence, path)

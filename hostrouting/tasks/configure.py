@@ -43,8 +43,8 @@ class Configure(InstallTask):
 
     @property
     def subtasks(self) -> tuple[InstallTask, ...]:
-        """The tasks whose names `skip` can have: `Configure` makes their parts itself, as steps of
-        these names.
+        """The tasks for one section each, so that `skip` can name them. They are not run:
+        `Configure` makes each part as a step that has the name of its task.
         """
         return tuple(kind(self.config, host=self.host, wait=self.wait) for kind in TASKS)
 

@@ -15,13 +15,12 @@ from hostrouting.host.host import Host
 from hostrouting.install.install import STEPS, install, plan_install
 from hostrouting.install.plan import Plan
 from hostrouting.install.wanted import Request, read_wanted
-from phases.context import derived
 
 if TYPE_CHECKING:
     from hostrouting.install.results import CheckResult
 
-_BESIDE = ("gate", "guard", "manage_foreign")
-"""The sections that a task for one section applies as well, if its configuration sets them."""
+_TASKLESS = ("gate", "guard", "manage_foreign")
+"""The sections without a task. A task for a section applies those that its configuration sets."""
 
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
@@ -57,25 +56,27 @@ class InstallTask:
 
     @property
     def request(self) -> Request:
-        """What a run of the task is asked for."""
+        """What a run of the task is asked for: to replace the whole configuration (no names) or, if
+        the task has a section, this section, and each that has no task and is not the default.
+        """
         names: tuple[str, ...] = ()
         if self.section is not None:
-            nothing = HostRoutingConfig()
-            beside = [
-                name for name in _BESIDE if getattr(self.config, name) != getattr(nothing, name)
+            default = HostRoutingConfig()
+            taskless = [
+                name for name in _TASKLESS if getattr(self.config, name) != getattr(default, name)
             ]
-            names = (self.section, *beside)
+            names = (self.section, *taskless)
         return Request(self.config, names, self.allow_removal)
 
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
-        It is the plan of root: a process without its rights can make a plan, and not carry it out.
-        A part that checks the host checks it as the other parts, and the earlier tasks of this dry
-        run, would leave it.
+        A process that is not root gets the plan of root, which it could not carry out. The check,
+        if it is a part, is of the host as it would be after the plans of the earlier tasks in the
+        same dry run, and after this one.
         """
         ctx = ctx or phases.Context()
-        steps = [] if ctx.root is None else ctx.root.walk()
+        steps = [] if ctx.root is None else ctx.root.walk()  # all of the dry run so far
         earlier = [step.result for step in steps if isinstance(step.result, Plan)]
         parts = [part for part in self.parts if STEPS[part] not in ctx.skip]
         wanted = read_wanted(self.host, self.request)
@@ -85,7 +86,9 @@ class InstallTask:
         return self.install(ctx, self.request)
 
     def install(self, ctx: phases.Context, request: Request) -> CheckResult | phases.Skip:
-        """Make the host what is asked for; see `install.install`."""
+        """Make the host what is asked for; see `install.install`. Without a `section`, each part is
+        a step of its own. `before` gets what was installed before, for an undo.
+        """
         return install(
             self.host,
             request,
@@ -105,27 +108,26 @@ class InstallTask:
         something else since.
         """
         former_by_run = dict(self.before)
-        if ctx.ran is not None:  # `undo_on_failure`: undo only what that run has done
+        if ctx.ran is not None:  # the run has just failed, and only that run is undone
             former_by_run = {
                 run: former for run, former in former_by_run.items() if run == ctx.run_id
             }
         if not former_by_run:
             return phases.Skip("it has changed nothing, or that is undone")
-        former, *_ = former_by_run.values()
+        former, *_ = former_by_run.values()  # from before the first of these runs
         if former is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
-        done = self.request
-        names = done.names
+        request_of_run = self.request
+        names = request_of_run.names
         if self.section is not None:
-            names = (self.section, *_BESIDE)  # an empty section can have ended the guard
-        request = Request(former, names, allow_removal=True, undone=done)
-        # It does not wait: what the former routes need may never come. It makes all parts, also if
-        # the run leaves some out, because the files are about all of them.
-        restoring = attrs.evolve(self, wait=0)
-        result = restoring.install(derived(ctx, skip=frozenset()), request)
+            # The guard even if it was not named: a run that leaves nothing to guard turns it off.
+            names = (self.section, *_TASKLESS)
+        request = Request(former, names, allow_removal=True, undone=request_of_run)
+        # Without a wait: what the former routes need may never come.
+        result = attrs.evolve(self, wait=0).install(ctx, request)
         for run in former_by_run:
             del self.before[run]
         return result

@@ -24,7 +24,7 @@ class FakeEbtables(Faulty[HostError]):
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
         with self.call():
-            left = list(self.rules)
+            left = list(self.rules)  # replaces the rules only if all can be deleted
             for rule in rules:
                 if rule.text not in left:
                     sentence = f"ebtables could not delete {rule.text}"
@@ -49,11 +49,13 @@ class FakeLinkLayer(Faulty[BackendError]):
             return LinkLayerView(
                 macs=dict(self.macs),
                 peers=dict(self.peers),
-                neighbours=tuple(sorted(self.neighbours, key=str)),
+                neighbours=tuple(sorted(self.neighbours, key=str)),  # as KernelLinkLayer sorts them
                 learned=tuple(sorted(self.learned)),
             )
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
+        # True if the entry is gone. An entry with another MAC address stays. Linux looks only at
+        # address and device, so before it is asked, the MAC address has to be compared.
         with self.call():
             key = (neighbour.ip, neighbour.dev)
             present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]

@@ -104,6 +104,7 @@ _THEIRS = 4
 """The route protocol of another program's routes: `static`."""
 
 
+# A route of ours; a test names only the fields that it is about.
 def _ours(
     prefix: str = "192.0.2.0/24",
     gateway: str | None = "10.0.0.1",
@@ -204,7 +205,9 @@ def _installed(backend: RouteBackend) -> list[Route]:
 
 
 def _await_silence(watch: Watch) -> None:
-    """Wait until nothing is reported any more: a change may be reported in several parts."""
+    """Wait until nothing is reported any more: a change may be reported in several parts. Fail if
+    that does not end.
+    """
     assert not all(watch.wait(0) for _ in range(_ATTEMPTS))
 
 
@@ -221,7 +224,7 @@ class BackendContract:
     def test_snapshot(self) -> None:
         """A snapshot has each device, in the order of their numbers; each address, with the routes
         that the kernel adds for it; and the rules with all selectors, those of IPv4 first, by
-        priority. It is not restless if nothing changes.
+        priority. It is not `restless`, changed while it was read, if nothing changes.
         """
         promised = contract_host().snapshot()
         with self.make() as backend:
@@ -258,9 +261,10 @@ class BackendContract:
         kernel's errno and words. What was added is read back with all attributes.
         """
         with self.make() as backend:
+            assert not _installed(backend)  # a backend that keeps this snapshot fails below
             for kind, verb, routes in _CHANGES:
                 requests = [RouteRequest(verb, route) for route in routes]
-                outcomes = backend.change(iter(requests))
+                outcomes = backend.change(iter(requests))  # can be read only once
                 assert [outcome.change for outcome in outcomes] == requests
                 for (_, route), error in outcomes:
                     if error is None:
@@ -298,8 +302,8 @@ class BackendContract:
     # A fake kernel takes no time for a wait that is given no clock.
 
     def test_watch_reports_a_change(self) -> None:
-        """`wait` is True after a change since the watch began, even before the call; then False
-        until the next.
+        """`wait` returns True after a change, even if that came before the call. The next `wait`
+        returns False if nothing has changed since.
         """
         with self.make() as backend, backend.watch() as watch:
             _await_silence(watch)
@@ -307,7 +311,7 @@ class BackendContract:
             assert watch.wait(5)
             _await_silence(watch)
             backend.change([RouteRequest("delete", _ours())])
-            assert watch.wait(1e9)  # longer than any wait of Linux
+            assert watch.wait(1e9)  # longer than poll() can wait: 2^31 ms
 
     def test_watch_waits(self) -> None:
         """`wait` takes the whole timeout if nothing changes. A watch may be closed twice."""

@@ -83,7 +83,7 @@ class FaultyBackend(RouteBackend):
     """
 
     def __init__(self, inner: RouteBackend) -> None:
-        """Wrap this backend; it is closed with this one."""
+        """Wrap the backend `inner`. The method `close` closes it."""
         self.inner = inner
         self.is_restless = False
         """Set it, and every snapshot says that the tables changed while they were read."""
@@ -97,15 +97,15 @@ class FaultyBackend(RouteBackend):
         """Make the nth call of this kind fail: before its work or, with `done`, after its work, as
         a timeout can.
 
-        For "change", `nth` counts routes. An errno, or an error that names a route, becomes the
-        outcome of this route, as if the kernel had refused it. Any other error is raised, and the
-        routes after it are not tried.
+        For "change", `nth` counts routes. An errno, or an error with a `route`, becomes the outcome
+        of this route, as if the kernel had refused it. Any other error is raised, and the routes
+        after it are not tried.
         """
         fault: BackendError | KernelError
         if isinstance(error, BackendError):
             fault = error
         elif moment == "change":
-            fault = KernelError(error)
+            fault = KernelError(error)  # `_change` makes an outcome of it
         else:
             fault = BackendError(f"the kernel refused a {moment}", errno=error)
         self._moments[moment].fail(fault, nth=nth, done=done)
@@ -149,10 +149,11 @@ class FaultyBackend(RouteBackend):
         self.inner.close()
 
     def _change(self, request: RouteRequest) -> Outcome:
+        # Change one route. A set error is its outcome if it is an errno, or has a `route`.
         try:
             with self._moments["change"].call():
                 [outcome] = self.inner.change([request])
-        except KernelError as error:
+        except KernelError as error:  # the errno that was given to `fail`
             return Outcome(request, refusal(request, error.number))
         except BackendError as error:
             if not error.route:

@@ -47,8 +47,9 @@ class FakeFiles:
 
     def read_bytes(self, path: str) -> bytes | None:
         target = self.links.get(path, path)
+        # The target of a link may be relative to the folder of the link.
         place = os.path.normpath(os.path.join(os.path.dirname(path), target))
-        if place == "/dev/null":
+        if place == "/dev/null":  # a device, which reads as an empty file: a masked unit
             return b""
         require_kind("read", place, self.look(place), "file")
         if place in self.texts:
@@ -61,7 +62,7 @@ class FakeFiles:
             return Entry("link", 0, self.links[path], owner=owner)
         if path in self.texts or path in self.programs:
             return Entry("file", self.modes.get(path, 0o644), owner=owner)
-        if self.names(path):
+        if self.names(path):  # a folder exists while something is in it
             return Entry("directory", 0o755, owner=owner)
         return None
 
@@ -77,7 +78,7 @@ class FakeFiles:
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         self._change("write", path, "file")
         self._forget(path)
-        if isinstance(content, str):
+        if isinstance(content, str):  # a text, and not a program
             self.texts[path] = content
         else:
             self.programs[path] = content
@@ -119,6 +120,7 @@ class FakeFiles:
         return _FakeLock(self, path, wake)
 
     def _change(self, verb: str, path: str, *kinds: str) -> None:
+        # Record the change. HostError if the path cannot be changed, or has none of these kinds.
         reason = self.broken.get(path) or self._why_broken(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
@@ -131,7 +133,7 @@ class FakeFiles:
 
 
 class _FakeLock:
-    """The lock of a file in FakeFiles. `is_held` takes it as soon as nobody else has it."""
+    """The lock of a file in FakeFiles, held or awaited. Each release of a lock calls `wake`."""
 
     def __init__(self, files: FakeFiles, path: str, wake: Callable[[], object]) -> None:
         self._files = files
@@ -142,12 +144,14 @@ class _FakeLock:
         self.is_held()
 
     def is_held(self) -> bool:
+        # Takes the lock if nobody has it. A caller who waits is woken at each release to ask again.
         if self._path not in self._files.locked:
             self._files.locked.add(self._path)
             self._is_held = True
         return self._is_held
 
     def release(self) -> None:
+        # Another process may hold the lock; then this one only stops waiting for it.
         self._files._wakes.remove(self._wake)
         if self._is_held:
             self._files.locked.discard(self._path)

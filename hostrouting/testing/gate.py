@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
     """Return the lines that the gate logs when it refuses the unit; none if it lets the unit start,
-    or if the unit has no gate that is in force.
+    or if the unit has no gate, or an open one.
     """
     if unit not in judge_gates(host, [unit]).held:
-        return ()
+        return ()  # systemd starts the unit, whatever the gate says
     reasons = [finding.line for finding in find_untrusted(host.files)]
     broken = host.interpreter.why_not_run()
     if broken:
         reasons.append(f"the program cannot be run: {broken}")
-    if not reasons:
+    if not reasons:  # a gate that is not trusted, or that cannot be run, makes no pass
         reasons = _reasons_of_pass(host, unit)
     if not reasons:
         return ()
@@ -39,12 +39,15 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
 
 
 def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
+    # Make the pass of a start: set routes, check, and write the marker. Return why the unit is
+    # refused: the error, or the lines that are logged as errors. Empty if the unit may start.
     done = Done()
     try:
         with host.open_kernel() as backend:
             outcome = run_pass(host, backend, read_config(host), done=done)
     except HostRoutingError as error:
         return str(error).splitlines()
+    # Such a unit has the drop-in, but neither it nor its template is configured.
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         return [f"the configuration does not gate {unit}"]
     if not outcome.refuses:

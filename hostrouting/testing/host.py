@@ -63,7 +63,7 @@ class FakeHost(Host):
         return cls(backend=None, manager=None)
 
     def __attrs_post_init__(self) -> None:
-        if self.manager is not None:
+        if self.manager is not None:  # None in an image, where no systemd runs
             self.manager.files = self.files
-            self.manager.gate = partial(why_refused, self)
-            self.manager.boot()
+            self.manager.gate = partial(why_refused, self)  # asked before each start
+            self.manager.boot()  # reads the units from these files

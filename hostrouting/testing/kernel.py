@@ -162,14 +162,15 @@ class FakeKernel(RouteBackend):
         name the device stay, and select nothing.
         """
         del self._links[name]
-        ips = {address.ip for address in self._addresses_on(name)}
+        ips_of_device = {address.ip for address in self._addresses_on(name)}
         self._addresses = [address for address in self._addresses if address.dev != name]
-        lost = ips - {address.ip for address in self._addresses}
+        # Two devices may have had the same address.
+        lost_ips = ips_of_device - {address.ip for address in self._addresses}
         for port in self._links.values():
             if port.master == name:
                 self._links[port.name] = port._replace(master=None)
         for place, routes in self._routes.items():
-            left = [route for route in routes if not _goes_with(route, name, lost)]
+            left = [route for route in routes if not _is_deleted_with(route, name, lost_ips)]
             self._routes[place] = left
         self._note_change()
 
@@ -235,10 +236,12 @@ class FakeKernel(RouteBackend):
         return self._snapshot
 
     def _listed_routes(self) -> Iterator[Route]:
-        """The routes as Linux lists them: IPv6 entries with one metric are one route."""
+        """The routes as Linux lists them: by table and prefix, those of IPv4 first. `as_listed`
+        joins IPv6 entries that have the same metric.
+        """
         for place in sorted(self._routes, key=lambda place: (place[1].family, *place)):
-            for _, alike in groupby(self._routes[place], key=lambda entry: entry.metric):
-                yield from as_listed([*alike])
+            for _, entries in groupby(self._routes[place], key=lambda entry: entry.metric):
+                yield from as_listed([*entries])
 
     def _fib(self, family: int) -> Fib:
         if family not in self._fibs:
@@ -253,7 +256,7 @@ class FakeKernel(RouteBackend):
         """Make the change; return the error with which Linux would refuse it, else None."""
         route = request.route
         try:
-            # Only to have the errors of requests that do not fit into a message of Linux.
+            # Only for the errors of a request that cannot be sent: the message is not used.
             encode(request.verb, route, lambda dev: self._link(dev).index)
             if request.verb == "delete":
                 self._delete(route)
@@ -266,9 +269,8 @@ class FakeKernel(RouteBackend):
         return None
 
     def _note_change(self) -> None:
-        """Forget the snapshot, and report a change to each watch.
-
-        It is called after a refusal, too: the request may have deleted some of its next hops.
+        """Forget the snapshot, and report a change to each watch. It is called after a refusal,
+        too: the deletion of IPv6 next hops is refused if one is missing, but deletes the others.
         """
         self._snapshot = None
         self._fibs.clear()
@@ -294,17 +296,17 @@ class FakeKernel(RouteBackend):
                 self._addresses.append(address)
 
     def _add_routes_of(self, address: Address) -> None:
-        """Add the routes of an address: that to the address itself; those to its network only if
-        the device is up and, in IPv4, if this is the first address of the device in that network.
+        """Add the route to the address itself. If the device is up, also add those to its network;
+        in IPv4 only for the first address of the device in that network.
         """
         link = self._links[address.dev]
         if address.ip.version == IPV6:
             own, *others = _ipv6_routes_of(address)
         else:
             own, *others = _ipv4_routes_of(address, link)
-            there = self._addresses_on(link.name)
-            first = next(other for other in there if other.network == address.network)
-            own = own._replace(prefsrc=first.ip)
+            on_device = self._addresses_on(link.name)
+            first = next(other for other in on_device if other.network == address.network)
+            own = own._replace(prefsrc=first.ip)  # Linux uses the first address for all of them
             if first != address:
                 others = []
         self._append(own)
@@ -320,7 +322,7 @@ class FakeKernel(RouteBackend):
         """
         next_hops: list[NextHop] = []
         if route.type not in PATHLESS:
-            requested = route.next_hops or (NextHop(),)
+            requested = route.next_hops or (NextHop(),)  # an empty one is refused: no device
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
             problem = f"preferred source {route.prefsrc} is not an address of this host"
@@ -328,6 +330,7 @@ class FakeKernel(RouteBackend):
         accepted = route._replace(next_hops=tuple(next_hops))
         if route.prefix.family == IPV4:
             return accepted
+        # IPv6 has no scope, and uses defaults for a protocol or metric of 0.
         return accepted._replace(
             protocol=route.protocol or PROTOCOL_BOOT,
             metric=route.metric or DEFAULT_METRIC[IPV6],
@@ -343,26 +346,28 @@ class FakeKernel(RouteBackend):
             raise KernelError(errno.ENETDOWN, f"{hop.dev} is down")
         stored = hop._replace(linkdown=False, dead=False)
         if len(route.next_hops) == 1 and route.prefix.family == IPV4:
-            return stored._replace(weight=1)
+            return stored._replace(weight=1)  # a weight counts only among several next hops
         return stored
 
     def _require_reachable(self, hop: NextHop, family: int) -> None:
-        """Raise KernelError if the next hop has a gateway that Linux does not reach directly."""
+        """Raise KernelError if Linux refuses the next hop because its gateway is not on-link: the
+        best route to the gateway has a gateway itself, or there is no route.
+        """
         gateway = hop.gateway
+        # Linux does not check an onlink gateway. This fake kernel checks none of the other family.
         if gateway is None or gateway.version != family or hop.onlink:
             return
         if family == IPV6 and gateway.is_link_local:
-            return
+            return  # Linux takes any link-local gateway
         covering = self._routes_covering(gateway, hop.dev)
         best = min(covering, key=lambda route: (-route.prefix.length, route.metric), default=None)
         if best is None or best.has_gateway:
             raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
 
     def _routes_covering(self, gateway: IP, dev: str | None) -> Iterator[Route]:
-        """The routes of the tables local and main that may reach the gateway through this device.
-
-        IPv4 leaves out routes that have a gateway themselves, whose scope is wider than link. In
-        IPv6, the caller requires only of the best route that it has none.
+        """Yield the routes to the gateway, through this device, among which Linux chooses: those of
+        the tables local and main. For IPv4 it passes over routes with a gateway: their scope is
+        wider than link (a lower number). For IPv6 it refuses the gateway if the best route has one.
         """
         family = gateway.version
         for table, length in product((TABLE_LOCAL, TABLE_MAIN), range(width_of(family) + 1)):
@@ -375,9 +380,9 @@ class FakeKernel(RouteBackend):
         return any(address.ip == ip for address in self._addresses)
 
     def _insert(self, route: Route, *, must_be_first: bool) -> None:
-        """Add the route behind those with its metric.
-
-        KernelError if the route is there or, with `must_be_first`, if any route has its metric.
+        """Add the route behind those with its metric, as the verb `append` does. KernelError if the
+        route is there or, with `must_be_first` (the verb `add`), if any route has its destination
+        and metric.
         """
         entries = as_stored(route)
         routes = self._routes.get((route.table, route.prefix), [])
@@ -399,11 +404,13 @@ class FakeKernel(RouteBackend):
         """
         routes = self._routes.setdefault((route.table, route.prefix), [])
         if not _has(routes, route):
-            place = sum(present.metric <= route.metric for present in routes)
-            routes.insert(place, route)
+            index = sum(present.metric <= route.metric for present in routes)
+            routes.insert(index, route)
 
     def _delete(self, route: Route) -> None:
-        """Delete each entry of the route that is there; KernelError if one is not."""
+        """Delete the first match of each entry of the route. If an entry has none, KernelError is
+        raised after the deletions.
+        """
         routes = self._routes.get((route.table, route.prefix), [])
         is_missing = False
         for entry in as_stored(route):
@@ -430,32 +437,26 @@ class FakeWatch(Watch):
 
     def report(self) -> None:
         self._is_reported = True
-        self._end_wait()
+        if self._clock is not None:
+            self._clock.wake()
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
-        """See Watch. If the functions of `later` change nothing, it waits on the clock for a change
-        by another thread.
+        """See Watch. First call the functions of `later` until one changes something. If none does,
+        wait on the clock for a change by another thread; without a clock, return at once.
         """
         if self._is_closed:
             raise BackendError("the watch was closed", kind="unusable")
-        while self._happenings and not self._is_over():
+        while self._happenings and not self._is_reported:
             self._happenings.pop(0)()
         if clock is not None:
-            self._clock = clock
-            clock.wait(self._is_over, clock.now() + timeout)
+            self._clock = clock  # `report` wakes it
+            clock.wait(lambda: self._is_reported, clock.now() + timeout)
         is_changed = self._is_reported
         self._is_reported = False
         return is_changed
 
     def close(self) -> None:
         self._is_closed = True
-
-    def _is_over(self) -> bool:
-        return self._is_reported
-
-    def _end_wait(self) -> None:
-        if self._clock is not None:
-            self._clock.wake()
 
 
 def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
@@ -492,21 +493,20 @@ def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
         prefsrc=address.ip,
     )
     routes = [local]
-    if link.loopback:
+    if link.loopback:  # all of 127.0.0.0/8 is local
         routes.append(local._replace(prefix=network))
     elif network != own:
         connected = local._replace(type="unicast", table=TABLE_MAIN, scope=SCOPE_LINK)
         routes.append(connected._replace(prefix=network))
-    if network.length < width_of(IPV4) - 1:
+    if network.length < width_of(IPV4) - 1:  # a /31 or /32 has no broadcast address
         last = Prefix.of(ip_at(IPV4, network.last))
         routes.append(local._replace(prefix=last, type="broadcast", scope=SCOPE_LINK))
     return routes
 
 
 def _has(routes: Iterable[Route], entry: Route) -> bool:
-    """Whether one of the routes is this entry for Linux.
-
-    In IPv6, two entries are one if they have the same metric and next hop.
+    """Whether Linux takes the entry for one of these routes to the same prefix. In IPv4, all fields
+    have to be equal; in IPv6 only the metric, the device and the gateway.
     """
     if entry.prefix.family == IPV4:
         return entry in routes
@@ -521,19 +521,22 @@ def _path(entry: Route) -> tuple[str | None, IP | None]:
 
 
 def _is_meant(present: Route, route: Route) -> bool:
-    """Whether a request to delete `route` means the route `present`. A field that the request
-    leaves open matches any value.
+    """Whether a request to delete `route` means the route `present`. What the request leaves open
+    (None, or 0) matches any value, but in IPv6 a gateway of None matches only a missing gateway.
     """
     if route.metric not in {0, present.metric} or route.protocol not in {0, present.protocol}:
         return False
     if route.prefix.family == IPV4:
         return _is_meant_in_ipv4(present, route)
+    # In IPv6, each next hop is an entry of its own. `encode` sends "::" if there is no gateway.
     [wanted] = route.next_hops or (NextHop(),)
     [hop] = present.next_hops or _NOWHERE
     return wanted.dev in {None, hop.dev} and wanted.gateway == hop.gateway
 
 
 def _is_meant_in_ipv4(present: Route, route: Route) -> bool:
+    # A request without next hops matches any. Otherwise Linux compares each next hop of the route
+    # with the one in the same place of the request, and ignores others of the request.
     if (route.type, route.scope) != (present.type, present.scope):
         return False
     if route.prefsrc not in {None, present.prefsrc}:
@@ -548,15 +551,15 @@ def _is_meant_in_ipv4(present: Route, route: Route) -> bool:
     return True
 
 
-def _goes_with(route: Route, name: str, lost: Collection[IP]) -> bool:
-    """Whether a route is deleted with the device `name`, because it leads through it or has one of
-    the lost addresses as its source.
+def _is_deleted_with(route: Route, name: str, lost_ips: Collection[IP]) -> bool:
+    """Whether Linux deletes the route with the device of this name: it leads through the device, or
+    its source is an address that no device has any more.
     """
     if name in route.devs:
         return True
-    # IPv6 keeps the source of other devices' routes, even if the address is gone.
+    # Linux looks for a source that is gone only in IPv4, and only in table main.
     is_ipv4 = route.prefix.family == IPV4
-    return is_ipv4 and route.table == TABLE_MAIN and route.prefsrc in lost
+    return is_ipv4 and route.table == TABLE_MAIN and route.prefsrc in lost_ips
 
 
 def _answer(fib: Fib, destination: IP) -> Answer:
@@ -566,4 +569,5 @@ def _answer(fib: Fib, destination: IP) -> Answer:
     kind, route, _ = fib.lookup(destination)
     if route is not None:
         return Answer(route.type, None if route.type in REFUSING else route)
+    # A rule has refused the packet, or no route was found.
     return Answer(_REFUSED_BY_RULE.get(kind, "no-route"), None)

@@ -49,7 +49,7 @@ def linux_host() -> Iterator[None]:
         for dev, interface in ADDRESSES:
             usable_at_once = "nodad" if ":" in interface else ""
             _ip(f"address add {interface} dev {dev} {usable_at_once}")
-        for rule in RULES:
+        for rule in RULES:  # as text: 100: from all …; `ip rule add` takes no colon
             _ip(f"rule add pref {rule}".replace(":", "", 1), f"-{rule.family}")
         _await_routes()
         yield

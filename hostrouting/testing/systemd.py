@@ -90,6 +90,7 @@ class FakeManager:
             refusal = self.gate(unit)
             if refusal:
                 self._set_state(unit, "failed")
+                # The main process was not started, so it has no exit status.
                 raise unit_failed(unit, result="exit-code", status="0", lines=refusal)
         if unit in self.failing:
             self._set_state(unit, "failed")
@@ -100,6 +101,7 @@ class FakeManager:
         self._require_running()
         unit = unit_name(unit)
         self.calls.append(f"stop {unit}")
+        # As in systemd, a unit that has failed stays failed.
         if self._properties_of(unit)["ActiveState"] not in {"inactive", "failed"}:
             self._set_state(unit, "inactive")
 
@@ -107,8 +109,7 @@ class FakeManager:
         """See Manager. Values come from `properties` first, then from the unit files as last read.
 
         A pattern matches the units in `properties`, and those that are not inactive; a template is
-        not a unit. NeedDaemonReload is
-        "yes" if a file of the unit has changed since.
+        not a unit. NeedDaemonReload is "yes" if a file of the unit has changed since.
         """
         self._require_running()
         shown: list[dict[str, str]] = []
@@ -118,10 +119,11 @@ class FakeManager:
         return tuple(shown)
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
+        # `since` is empty if the unit has not started.
         return self.errors.get(unit_name(unit), ()) if since else ()
 
     def _set_state(self, unit: str, state: str) -> None:
-        """Set the state of the unit, also if `properties` had given it another one."""
+        """Set the state of the unit. It replaces one that a test has set in `properties`."""
         self.states[unit] = state
         for name in _STATES:
             self.properties.get(unit, {}).pop(name, None)
@@ -133,7 +135,7 @@ class FakeManager:
             raise tool_error(ended, "systemctl", purpose="", what="systemd")
 
     def _matching(self, units: Sequence[str]) -> list[str]:
-        """The units, where each pattern is replaced by the units that match it."""
+        """The units, with each pattern replaced by the loaded units that match, as in systemctl."""
         active = {name for name, state in self.states.items() if state != "inactive"}
         loaded = sorted(active.union(self.properties))
         matching: list[str] = []
@@ -145,8 +147,10 @@ class FakeManager:
         return matching
 
     def _properties_of(self, unit: str) -> dict[str, str]:
+        # What systemd would show of the unit. What a test has set (`properties`) comes last, and
+        # replaces values from the files.
         on_disk = self._files_on_disk()
-        read = self.read
+        read = self.read  # the files as systemd has read them
         if "@" in unit and unit not in self.states and unit not in self.properties:
             read = on_disk  # an instance that was not loaded yet: systemd reads its files now
         files = _files_of(unit, read)
@@ -190,12 +194,12 @@ class _UnitFiles(NamedTuple):
 
 
 def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
-    """The files of a unit and of its template. The unit's own come first: its text, and its
-    drop-in if both have one of a name.
+    """The text and the drop-ins of a unit, from its own files and those of its template. If both
+    have a text, or a drop-in of the same name, the unit's own is used.
     """
     names = [unit]
     before, at, rest = unit.partition("@")
-    if at:
+    if at:  # the template comes first, so that what the unit has replaces it
         names.insert(0, f"{before}@.{rest.rpartition('.')[2]}")
     text: str | None = None
     paths: dict[str, str] = {}
@@ -211,14 +215,17 @@ def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
 
 def _load_state(unit: str, files: _UnitFiles) -> str:
     if files.text in {"", "/dev/null"}:
-        return "masked"
+        return "masked"  # by an empty file, or by a link to /dev/null
+    # An instance counts as loaded even if a test has not written its template.
     if files.text is None and "@" not in unit:
         return "not-found"
     return "loaded"
 
 
 def _lists_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
-    """The settings of these files that are lists. As in systemd, an empty value empties a list."""
+    """The settings in _SHOWN as `show` prints them. Each line of these texts adds a value to its
+    list; as in systemd, an empty value empties the list.
+    """
     lists: dict[str, list[str]] = {name: [] for name in _SHOWN}
     for line in "\n".join(texts).splitlines():
         name, _, value = line.partition("=")

@@ -69,9 +69,9 @@ class Done:
 
     def __init__(self) -> None:
         self.changes: list[RouteRequest] = []
-        """The changes of static routes."""
+        """The static routes that were added or deleted."""
         self.operations: list[Operation] = []
-        """The changes of the table for probes."""
+        """What was done to the table for probes."""
 
 
 class PassOutcome(NamedTuple):
@@ -101,15 +101,13 @@ class PassOutcome(NamedTuple):
         return [each for each in self.findings if each.severity != "note" or each.name == "action"]
 
     def followed_by(self, other: PassOutcome) -> PassOutcome:
-        """Join the outcomes of two parts, of which `other` was made later. Both were made with the
-        same configuration.
-        """
+        """Join the outcomes of two parts of a pass: `other` is that of the later one."""
         return self._replace(
             findings=self.findings + other.findings,
             refuses=self.refuses or other.refuses,
             waits="; ".join(filter(None, (self.waits, other.waits))),
             has_asked=self.has_asked or other.has_asked,
-            report=other.report,  # the check is the last part
+            report=other.report,  # only the check has one, and it is the last part
             error=self.error or other.error,
         )
 
@@ -122,16 +120,16 @@ def await_pass(
     wait: float,
     say: Callable[[str], object],
 ) -> PassOutcome:
-    """Make a pass, and another one after each change, until nothing is awaited any more, or `wait`
-    seconds are over. Return the outcome of the last one. `say` gets what is awaited, at first and
-    whenever that is something else.
+    """Make a pass, and another one after each change of the kernel, until nothing is awaited any
+    more, or `wait` seconds are over. Return the outcome of the last one. `say` gets what is
+    awaited, before the first wait and each time that this has changed.
 
     `make_pass` takes the lock of the host, reads the configuration that is in force, and calls
     `run_pass`.
     """
     until = clock.now() + wait
     said = ""
-    with markers_removed_on_failure(host.files):
+    with markers_removed_on_failure(host.files):  # without a kernel, no pass would remove them
         kernel = host.open_kernel()
     with kernel as backend, Reports(backend, clock) as reports:
         while True:
@@ -143,13 +141,15 @@ def await_pass(
                 said = outcome.waits
                 say(f"waiting for up to {round(seconds_left, 1):g} s: {said}")
             if outcome.has_asked:
-                reports.forget()  # those of what the pass itself has asked for
+                reports.forget()  # else the pass would be made again because of its own requests
             reports.wait(min(_LOOK_AGAIN, seconds_left))
 
 
 @contextmanager
 def markers_removed_on_failure(files: Files) -> Iterator[None]:
-    """Remove the markers if the block fails or is interrupted: they are about an earlier state."""
+    """Remove the markers of the last verdict if the block fails or is interrupted, because they are
+    about an earlier state.
+    """
     try:
         yield
     except BaseException:
@@ -167,9 +167,9 @@ def run_pass(
     purpose: Purpose = "upkeep",
     raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> PassOutcome:
-    """Make these parts of a pass. What is not configured any more is removed: routes, and the
-    marker. An unwanted table for probes is removed only by an apply or an undo: to see whether it
-    is there, nft has to run, which takes too long before each start of a unit.
+    """Make these parts of a pass. What is not configured any more is removed: routes, the marker
+    and, in an apply or undo, the table for probes. In upkeep, to look for that table would take too
+    long: nft would have to run before each start of a unit.
 
     `done` gets the changes that are in effect. `raise_if_cancelled` is called between changes of
     routes. If it raises, they are rolled back first.
@@ -184,7 +184,7 @@ def run_pass(
         if "route_overlap" in parts:
             outcome = outcome.followed_by(_check(host, backend, config))
         elif outcome.error is not None:
-            # They are about an earlier state, and this pass does not check the present one.
+            # The markers are about an earlier state, and this pass does not check the present one.
             remove_markers(host.files)
     return outcome
 
@@ -209,6 +209,8 @@ def _set_routes(
             outcome = _failed(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
+        # Errors of other kinds are raised before any request to Linux. An undo may raise one later,
+        # but only a wait and the guard read `has_asked`, and an undo has neither.
         return outcome._replace(has_asked=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
 
@@ -232,13 +234,13 @@ def _load_probes(host: Host, config: HostRoutingConfig, done: list[Operation]) -
 
 
 def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
-    """Check, and leave the marker. In STRICT, units are held back if addresses escape, if there is
-    no default route, or if Linux does not answer; with `"undecided": "refuse"`, also if the verdict
-    is undecided.
+    """Check the expected CIDRs, and leave the marker. In STRICT, units are held back if addresses
+    escape, if there is no default route, or if Linux does not answer; with `"undecided": "refuse"`,
+    also if the verdict is undecided.
     """
     settings = config.route_overlap
     if not settings.cidrs:
-        remove_markers(host.files)
+        remove_markers(host.files)  # they are about CIDRs that are not configured any more
         return PassOutcome()
     try:
         report = check_kernel(backend, config)
@@ -248,17 +250,17 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     findings = findings_of(report, settings)
     outcome = PassOutcome(findings, waits=find_what_may_come(report, config), report=report)
     if settings.refuses(report.verdict):
-        outcome = outcome._replace(refuses=True, error=_overlap(report, findings))
+        outcome = outcome._replace(refuses=True, error=_overlap_error(report, findings))
     try:
         leave_marker(host.files, report, findings)
-    except HostError as error:
+    except HostError as error:  # only a warning: the gate does not read the marker
         outcome = outcome._replace(findings=findings + with_severity("warning", error.findings))
     return outcome
 
 
 def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Finding, ...]:
-    """Return the findings of a check. A finding for which units are held back is an error: with
-    `"undecided": "refuse"`, also a doubt.
+    """Return the findings of a check. With `"undecided": "refuse"`, units are held back for what
+    makes the verdict undecided (`report.doubts`), so each such finding is an error.
     """
     findings = check_findings(report, mode=settings.mode)
     if not settings.refuses("undecided"):
@@ -268,9 +270,9 @@ def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Find
     )
 
 
-def _overlap(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
-    """Make the error of a check in STRICT, with what is wrong and what repairs it. The notes that
-    only explain the verdict are left out.
+def _overlap_error(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
+    """Make the error of a check in STRICT: what is wrong, and the findings that say what repairs it
+    (`_REPAIR`), whatever their severity. Notes that only explain the verdict are left out.
     """
     important = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
     lines = first_of([finding.line for finding in important], LOGGED)

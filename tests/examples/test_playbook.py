@@ -5,15 +5,11 @@ import os
 import shlex
 import sys
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
 from tests.support.programs import EXAMPLES, completed
 
-pytestmark = pytest.mark.linux
-
-PLAYBOOK = EXAMPLES / "fleet/playbook.yml"
 PROGRAM = """\
 #!/bin/sh
 cd {folder}
@@ -25,35 +21,35 @@ esac
 """
 
 
-def write_program(path: Path, text: str) -> None:
-    """Write a program that can be run."""
+def write_program(path: Path, text: str) -> str:
     path.write_text(text)
     path.chmod(0o755)
+    return str(path)
 
 
-def play(folder: Path) -> CompletedProcess[str]:
-    """Run the playbook for two nodes."""
-    (folder / "agent.json").write_text("{}")
-    write_program(folder / "fake", PROGRAM.format(folder=shlex.quote(str(folder))))
-    variables = {"pyz": "fake", "config": "agent.json", "program": "program", "copy": "copy.json"}
-    settings = {f"hostrouting_{name}": str(folder / file) for name, file in variables.items()}
-    settings |= {"ansible_connection": "local", "ansible_become": "false"}
-    # Ansible does not quote the path of the interpreter, so this one may stand where a folder has a
-    # space in its name.
-    interpreter = folder / "python"
-    write_program(interpreter, f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
-    settings["ansible_python_interpreter"] = str(interpreter)
-    ansible = str(Path(sys.executable).with_name("ansible-playbook"))
-    home = str(folder / "home")  # whoever runs the tests may have none
-    places = {"ANSIBLE_HOME": home, "ANSIBLE_REMOTE_TEMP": home}
-    environment = {**os.environ, **places, "LC_ALL": "C.UTF-8"}
-    words = [ansible, "-i", "node1,node2", str(PLAYBOOK), "-e", json.dumps(settings)]
-    return completed(words, cwd=folder, env=environment)
-
-
+@pytest.mark.linux
 def test_a_node_that_is_not_right(tmp_path: Path) -> None:
     """It is copied and applied, and the result is verified. The next node is not touched."""
-    done = play(tmp_path)
+    (tmp_path / "agent.json").write_text("{}")
+    # Ansible does not quote the path of the interpreter, and a folder above ours may have a space.
+    python = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n'
+    settings = {
+        "hostrouting_pyz": write_program(
+            tmp_path / "fake", PROGRAM.format(folder=shlex.quote(str(tmp_path)))
+        ),
+        "hostrouting_config": f"{tmp_path}/agent.json",
+        "hostrouting_program": f"{tmp_path}/program",
+        "hostrouting_copy": f"{tmp_path}/copy.json",
+        "ansible_connection": "local",
+        "ansible_become": "false",
+        "ansible_python_interpreter": write_program(tmp_path / "python", python),
+    }
+    ansible = str(Path(sys.executable).with_name("ansible-playbook"))
+    home = str(tmp_path / "home")  # whoever runs the tests may have none
+    environment = {**os.environ, "ANSIBLE_HOME": home, "ANSIBLE_REMOTE_TEMP": home}
+    playbook = str(EXAMPLES / "fleet/playbook.yml")
+    words = [ansible, "-i", "node1,node2", playbook, "-e", json.dumps(settings)]
+    done = completed(words, cwd=tmp_path, env=environment)
     assert done.returncode == 2, done.stdout + done.stderr
     assert (tmp_path / "copy.json").read_text() == "{}"
     apply = f"apply --config {tmp_path}/copy.json --json"

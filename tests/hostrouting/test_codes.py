@@ -11,7 +11,7 @@ from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from tests.support.recorder import StubTask, ran
-from tests.support.tasks import CIDR, REPAIR, config, configured, context
+from tests.support.tasks import CIDR, REPAIR, config, context
 
 
 @pytest.mark.parametrize(
@@ -29,12 +29,6 @@ def test_as_apply(settings: HostRoutingConfig, kernel: FakeKernel, code: int) ->
     assert ran(phases.parallel(task)).exit_code == code
 
 
-def test_refused_input() -> None:
-    """What would take something away is bad input."""
-    task = Configure(config(), host=configured(config(*REPAIR)))
-    assert ran(task).exit_code == 2
-
-
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -42,12 +36,13 @@ def test_refused_input() -> None:
         (HostRoutingError("ours"), 1),
         (OSError("somebody else's"), 1),
         (HostError("systemd", what="systemd", kind="no-answer"), 3),
+        (HostError("nft", what="nft", kind="timeout"), 3),
         (HostError("denied", what="file", errno=errno.EACCES), 3),
     ],
     ids=str,
 )
 def test_an_error(error: Exception, code: int) -> None:
-    """It has the code itself, before a run, and so have the report and the TaskFailed of one."""
+    """It has the code itself, and so have the report and the TaskFailed of a run."""
     assert getattr(error, "exit_code", 1) == code
     assert ran(StubTask("fails", errors=[error])).exit_code == code
     with pytest.raises(phases.TaskFailed) as caught:
@@ -56,6 +51,5 @@ def test_an_error(error: Exception, code: int) -> None:
 
 
 def test_the_worst_counts() -> None:
-    """A problem is worse than bad input, and bad input worse than no answer."""
     assert worst_code(3, 0, 1, 2) == 1
     assert worst_code(3, 2, 0) == 2

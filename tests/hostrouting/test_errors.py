@@ -31,26 +31,20 @@ EVERY = [
 ]
 
 
+EMPTY = errors.Fault("", "", "is empty")
+PREDICATE = errors.Fault("dev", "", "is not there")
+WHOLE = errors.Fault("", "[]", "is not an object")
+
+
 @pytest.mark.parametrize(
     ("faults", "source", "message"),
     [
-        pytest.param([MODE], "", 'mode: "LOUD" is not a mode; write WARN', id="one"),
-        pytest.param([DEV], "/etc/agent.json", "/etc/agent.json: dev: missing", id="one in a file"),
-        pytest.param(
-            [errors.Fault("", "", "is empty")], "", "the configuration is empty", id="of the whole"
-        ),
-        pytest.param(
-            [errors.Fault("dev", "", "is not there")], "", "dev is not there", id="a predicate"
-        ),
-        pytest.param(
-            [errors.Fault("", "[]", "is not an object")],
-            "a.json",
-            "a.json: [] is not an object",
-            id="of a whole file",
-        ),
-        pytest.param(
-            [MODE, DEV], "", f"the configuration has 2 faults:\n  {MODE}\n  {DEV}", id="two"
-        ),
+        ([MODE], "", 'mode: "LOUD" is not a mode; write WARN'),
+        ([DEV], "/etc/agent.json", "/etc/agent.json: dev: missing"),
+        ([EMPTY], "", "the configuration is empty"),
+        ([PREDICATE], "", "dev is not there"),
+        ([WHOLE], "a.json", "a.json: [] is not an object"),
+        ([MODE, DEV], "", f"the configuration has 2 faults:\n  {MODE}\n  {DEV}"),
     ],
 )
 def test_faults_of_an_input(faults: list[errors.Fault], source: str, message: str) -> None:
@@ -73,7 +67,6 @@ def test_the_tree_is_drawn_as_it_is() -> None:
 
 @pytest.mark.parametrize("error", EVERY, ids=lambda error: f"{type(error).__name__}-{error.kind}")
 def test_every_error_is_data(error: errors.HostRoutingError) -> None:
-    """Its document has its class and each plain fact that it carries."""
     document = json.loads(json.dumps(error.to_mapping()))
     assert document["error"] == type(error).__name__
     assert document["canRetry"] == error.can_retry
@@ -104,7 +97,6 @@ def test_facts_that_are_not_plain() -> None:
 
 
 def test_an_error_as_a_finding() -> None:
-    """It is a finding by itself, about its file, unit or program."""
     of_a_file = errors.HostError("cannot be read", what="file", target="/etc/x")
     of_a_program = errors.HostError("no", what="nft", output="it cannot")
     late = errors.BackendError("late", kind="timeout", kernel="it died")
@@ -124,17 +116,13 @@ def test_an_error_as_a_finding() -> None:
 @pytest.mark.parametrize(
     ("findings", "can_retry"),
     [
-        pytest.param([NO_DEFAULT, REPAIR], True, id="the only error can"),
-        pytest.param(
-            [NO_DEFAULT, REPAIR, Finding("overlap", "error", "x")], False, id="one error cannot"
-        ),
-        pytest.param([REPAIR], False, id="no error"),
+        ([NO_DEFAULT, REPAIR], True),
+        ([NO_DEFAULT, REPAIR, Finding("overlap", "error", "x")], False),
+        ([REPAIR], False),
     ],
 )
 def test_findings_say_whether_to_try_again(findings: list[Finding], *, can_retry: bool) -> None:
-    """The error can be retried if all findings that are errors can."""
-    error = errors.RouteOverlapError("it escapes", findings=findings)
-    assert error.can_retry is can_retry
+    assert errors.RouteOverlapError("it escapes", findings=findings).can_retry is can_retry
 
 
 def test_many_reasons() -> None:
@@ -148,7 +136,7 @@ def test_many_reasons() -> None:
 
 
 def test_a_permission_that_lacks() -> None:
-    """A permission lacks if the error says so, or one that caused it."""
+    """The error says so, or one that caused it."""
     outer = errors.HostError("x", what="systemd")
     outer.__cause__ = errors.HostError("x", what="file", errno=13)
     assert errors.is_denied(outer)

@@ -3,6 +3,7 @@
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -11,10 +12,9 @@ from hostrouting.errors import ConfigError
 from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.sections import expect
-from tests.support.tasks import WANTED
+from tests.support.tasks import CIDR, REPAIR, WANTED
 from tests.support.topologies import marked_vm, refusing
 
-CIDR = "172.16.0.0/16"
 CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
 
 
@@ -34,7 +34,6 @@ def nodes(tmp_path: Path) -> Path:
 
 
 def problems_of(nodes: Path, config: HostRoutingConfig = CONFIG) -> dict[str, fleet.NodeProblem]:
-    """The problem of each of these nodes."""
     with ThreadPoolExecutor(1) as executor:
         return dict(fleet.check_snapshots(nodes, config, executor))
 
@@ -53,10 +52,7 @@ def test_groups(nodes: Path) -> None:
     worst = next(iter(groups))
     assert groups[worst] == ["gpu-0", "gpu-1", "gpu-2"]
     assert worst.sentence == "leaves through ibN"
-    assert [str(route.destination) for route in worst.repair] == [
-        "172.16.0.0/17",
-        "172.16.128.0/17",
-    ]
+    assert [str(route.destination) for route in worst.repair] == [*REPAIR]
     assert [*groups.values()][-1] == ["vm"]
 
 
@@ -66,15 +62,23 @@ def test_a_configuration_that_is_not_applied_yet(nodes: Path) -> None:
 
 
 def test_the_page(nodes: Path) -> None:
-    """A line for each problem."""
     said = say("check", CIDR, "--snapshots", str(nodes))
     assert said.code == 1
     assert said.lines[0] == "OVERLAP: 3 nodes: leaves through ibN"
     assert len(say("check", CIDR, "--snapshots", str(nodes), "--json").json["groups"]) == 6
 
 
+@pytest.mark.parametrize(("kept", "code"), [("bare", 3), ("marked", 3), ("broken", 2), ("vm", 0)])
+def test_the_exit_code(nodes: Path, monkeypatch: pytest.MonkeyPatch, kept: str, code: int) -> None:
+    in_a_thread = mock.Mock(return_value=ThreadPoolExecutor(1))
+    monkeypatch.setattr("hostrouting.cli.nodes.ProcessPoolExecutor", in_a_thread)
+    for path in nodes.iterdir():
+        if path.stem != kept:
+            path.unlink()
+    assert say("check", CIDR, "--snapshots", str(nodes)).code == code
+
+
 @pytest.mark.parametrize("folder", ["", "missing"])
 def test_folders_without_snapshots(folder: str, tmp_path: Path) -> None:
-    """They are refused at once."""
     with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="--snapshots"):
         fleet.check_snapshots(tmp_path / folder, CONFIG, executor)

@@ -1,6 +1,8 @@
 """plan, undo, and run(skip=…): what the laws of test_laws.py do not say of them."""
 
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import attrs
 import pytest
@@ -16,96 +18,70 @@ def never(_ctx: Context) -> None:
     raise AssertionError
 
 
-def broken(_ctx: Context) -> str:
-    """A plan that raises."""
-    raise PermissionError("not root")
-
-
 def planned(name: str, plan: Callable[[Context], object]) -> phases.Task[None]:
     """A task with this plan, which must not be run."""
     return phases.task(name, plan=plan)(never)
 
 
-def tree() -> phases.Task[object]:
-    """A tree: some tasks offer a plan, one does not, one raises."""
-    routes = planned("routes", lambda ctx: f"+ 172.16.0.0/17\n+ {'/'.join(ctx.path)}")
-    maybe = planned("maybe", lambda _: phases.Skip("there"))
-    both = phases.parallel(
-        phases.task("mute")(never),
-        phases.when(lambda _: False, maybe),
-        name="both",
-    )
-    doubtful = phases.when(lambda _: True, planned("broken", broken))
-    return phases.serial(phases.retry(routes), both, doubtful, name="bootstrap")
-
-
 @attrs.frozen
-class Doomed:
-    """A plan, and why the run would fail."""
+class Plan:
+    """A plan that says why the run would fail."""
 
-    text: str
     would_fail: str
 
     def __str__(self) -> str:
-        return self.text
+        return "+ a route"
 
 
-def whole(_ctx: Context) -> str:
-    """One plan, and one undo, for all tasks of a group."""
-    return "all of it"
-
-
-def test_a_plan_as_text_and_as_values() -> None:
-    """The tree has what each task would do, or why nobody knows; none is called."""
-    report = phases.plan(tree())
+def test_a_plan(caplog: pytest.LogCaptureFixture) -> None:
+    """The tree has what each task would do, or why nobody knows. All are asked; none is done."""
+    caplog.set_level("DEBUG")
+    routes = planned("routes", lambda ctx: f"+ 172.16.0.0/17\n+ {'/'.join(ctx.path)}")
+    maybe = phases.when(lambda _: False, planned("maybe", lambda _: phases.Skip("there")))
+    tree = phases.serial(
+        phases.retry(routes),
+        phases.parallel(phases.task("mute")(never), maybe, name="both"),
+        planned("broken", lambda _: int("no plan")),
+        phases.deadline(planned("doomed", lambda _: Plan("no gateway")), 5),
+        planned("fine", lambda _: Plan("")),
+        name="boot",
+    )
+    report = phases.plan(tree)
     assert str(report) == (
-        "bootstrap\n"
+        "boot\n"
         "├─ routes\n"
         "│    + 172.16.0.0/17\n"
-        "│    + bootstrap/routes\n"
+        "│    + boot/routes\n"
         "├─ both\n"
         "│  ├─ mute   offers no plan\n"
         "│  └─ maybe  there\n"
-        "└─ broken    PermissionError: not root"
-    )
-    assert (report.action, report.ok) == ("plan", False)
-    assert report.find("routes").result == "+ 172.16.0.0/17\n+ bootstrap/routes"
-    assert isinstance(report.find("broken").error, PermissionError)
-    assert phases.plan(tree(), skip=["broken"]).ok
-
-
-def test_a_plan_that_says_why_the_run_would_fail() -> None:
-    """Its step has failed, and shows the plan; the other tasks are asked all the same."""
-    doomed = planned("doomed", lambda _: Doomed("+ 10.9.0.0/16", "the disk is full"))
-    fine = planned("fine", lambda _: Doomed("+ 10.8.0.0/16", ""))
-
-    report = phases.plan(phases.serial(phases.deadline(doomed, 5), fine, name="bootstrap"))
-
-    assert str(report) == (
-        "bootstrap\n├─ doomed  WouldFail: the disk is full, + 10.9.0.0/16\n└─ fine    + 10.8.0.0/16"
+        "├─ broken    ValueError: invalid literal for int() with base 10: 'no plan'\n"
+        "├─ doomed    WouldFail: no gateway, + a route\n"
+        "└─ fine      + a route"
     )
     assert report.exit_code == 1
-    assert report.failures == (report.find("doomed"),)
-    assert str(report.failures[0].result) == "+ 10.9.0.0/16"
+    assert report.failures == (report.find("broken"), report.find("doomed"))
+    assert report.find("doomed").result == Plan("no gateway")
+    assert phases.plan(tree, skip=["broken", "doomed"]).ok
+    assert caplog.messages == []
 
 
-@pytest.mark.parametrize("verb", ["do", "undo"])
-@pytest.mark.parametrize("has_context", [True, False])
-def test_a_dry_run_never_does_a_task(verb: str, has_context: bool) -> None:  # noqa: FBT001  a parameter
-    """It has failed, with the remedy, even if it would do that in a run of its own."""
+@pytest.mark.parametrize(("act", "verb"), [(phases.execute, "do"), (phases.undo, "undo")])
+def test_a_dry_run_never_does_a_task(act: Callable[..., object], verb: str) -> None:
+    """It has failed, with the remedy, even if it would do that in another run or thread."""
     log: list[str] = []
-    act: Callable[..., object] = phases.execute
-    if verb == "undo":
-        act = phases.undo
+    task = disk("b", log)
 
-    def plan(ctx: Context) -> object:
-        return act(disk("b", log), ctx=ctx if has_context else None)
+    def in_a_thread(ctx: Context) -> object:
+        with ThreadPoolExecutor() as threads:
+            return threads.submit(act, task, ctx=ctx).result()
 
-    report = phases.plan(planned("a", plan))
-    words = f"b: a dry run would {verb} it; in a plan, call phases.plan(task, ctx=ctx)"
-    assert str(report.error) == words
-    assert log == []
-    assert phases.run(disk("b", log)).ok, "after a dry run"
+    for plan in (lambda _: act(task)), in_a_thread:
+        report = phases.plan(planned("a", plan))
+        words = f"b: a dry run would {verb} it; in a plan, call phases.plan(task, ctx=ctx)"
+        assert str(report.error) == words
+        assert log == []
+    assert phases.run(task).ok, "after a dry run"
 
 
 def disk(name: str, log: list[str]) -> FunctionTask[None]:
@@ -119,12 +95,14 @@ def disk(name: str, log: list[str]) -> FunctionTask[None]:
 
 
 def test_an_undo_is_shielded() -> None:
-    """A cancellation, before or meanwhile, lets every undo finish."""
+    """A cancellation, before or meanwhile, or an exit, lets every other undo finish."""
     log: list[str] = []
     ctx = quiet()
     ctx.cancel("enough")
-    cancels = phases.task("c", undo=lambda inner: inner.cancel("enough"))(never)
-    assert phases.undo(phases.serial(disk("a", log), cancels), ctx=ctx).ok
+    cancels = phases.task("c", undo=Context.cancel)(never)
+    exits = FunctionTask("exits", never, undo=lambda _: sys.exit())
+    report = phases.undo(phases.serial(disk("a", log), exits, cancels), ctx=ctx)
+    assert [step.name for step in report.failures] == ["exits"]
     assert log == ["undo a"]
 
 
@@ -136,7 +114,7 @@ def test_a_task_may_undo_others() -> None:
     assert ran(roll_back).find("roll-back/all/a").action == "undo"
     assert log == ["undo a"]
 
-    doomed = planned("again", lambda _: Doomed("+ a route", "no gateway"))
+    doomed = planned("again", lambda _: Plan("no gateway"))
     look = FunctionTask("look", never, undo=lambda ctx: phases.plan(doomed, ctx=ctx))
     report = phases.undo(look, ctx=quiet())
     assert report.ok
@@ -144,39 +122,26 @@ def test_a_task_may_undo_others() -> None:
     assert (plan.action, plan.status) == ("plan", Status.FAILED)
 
 
-def test_what_did_not_run_is_not_undone() -> None:
-    """Neither what a task only planned, nor what was cancelled before it began."""
+def test_what_was_only_planned_is_not_undone() -> None:
     log: list[str] = []
-    mute = FunctionTask("mute", never, whole, disk("mute", log).undo)
+    mute = FunctionTask("mute", never, str, disk("mute", log).undo)
     looks = FunctionTask("looks", lambda ctx: phases.plan(mute, ctx=ctx), subtasks=(mute,))
-    cancels = phases.task("cancels")(Context.cancel)
-    tree = phases.serial(looks, cancels, disk("late", log), name="all")
-    report = ran(tree, undo_on_failure=True)
-    assert report.find("late", action="do").status is Status.CANCELLED
+    fails = StubTask("x", errors=[OSError()])
+    ran(phases.serial(looks, fails), undo_on_failure=True)
     assert log == []
 
 
 def test_tasks_that_are_left_out() -> None:
-    """By name, wherever they are, and by the runs around: what is inside them does not run."""
-    network = phases.parallel(StubTask("routes"), StubTask("check"), name="network")
-    tree = phases.serial(network, phases.serial(StubTask("routes"), name="start"), name="boot")
+    """By name, wherever they are, also in a run inside: what is inside them does not run."""
+    routes = StubTask("routes")
+    network = phases.parallel(routes, StubTask("check"), name="network")
+    inside = FunctionTask("inside", lambda ctx: phases.execute(routes, ctx), subtasks=(routes,))
+    tree = phases.serial(network, inside, name="boot")
     report = ran(tree, skip=["routes"])
-    assert [(step.path[-2:], step.reason) for step in report.walk() if not step.children] == [
-        (("network", "routes"), "left out by skip"),
-        (("network", "check"), ""),
-        (("start", "routes"), "left out by skip"),
+    assert routes.calls == 0
+    assert [step.name for step in report.walk() if step.reason == "left out by skip"] == [
+        "routes",
+        "inside",
+        "routes",
     ]
     assert ran(tree, skip=["network"]).find("network").children == []
-    plans = phases.task("outer")(lambda ctx: phases.plan(tree, ctx=ctx, skip=["check"]))
-    inner = ran(plans).find("boot/network/check")
-    assert (inner.action, inner.reason) == ("plan", "left out by skip")
-
-
-def test_names_that_no_task_has() -> None:
-    """An unknown name is an error before the first task starts; it lists all names, each once."""
-    check = StubTask("check")
-    tree = phases.serial(check, phases.serial(check, name="network"), name="boot")
-    words = "there is no task 'donwload'. The tasks are: boot, check, network$"
-    with pytest.raises(phases.UnknownTask, match=words):
-        ran(tree, skip=["donwload"])
-    assert check.calls == 0

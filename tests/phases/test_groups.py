@@ -94,7 +94,8 @@ def test_threads_are_joined() -> None:
     tasks = [StubTask(name) for name in "abcd"]
     ctx = Context(clock=Slow())
     phases.execute(phases.parallel(*tasks, at_once=2), ctx)
-    assert 1 <= len(threads) <= 2
+    phases.execute(phases.parallel(StubTask("e"), at_once=9), ctx)
+    assert len(threads) == 3
     assert not any(thread.is_alive() for thread in threads)
     with ctx.on_cancel(print):
         pass
@@ -128,14 +129,14 @@ def test_waits_between_attempts() -> None:
         moments.append(clock.now())
         raise OSError
 
-    task = phases.retry(fails, attempts=3000, delay=1, jitter=0.5)
-    assert phases.run(task, ctx=phases.Context(clock=clock)).attempts == 3000
+    task = phases.retry(fails, attempts=100, delay=1, jitter=0.5)
+    assert phases.run(task, ctx=phases.Context(clock=clock)).attempts == 100
 
     waits = [later - earlier for earlier, later in itertools.pairwise(moments)]
-    full_waits = [1, 2, 4, 8, 16, *[30] * 2994]
+    full_waits = [1, 2, 4, 8, 16, *[30] * 94]
     for wait, full in zip(waits, full_waits, strict=True):
         assert full / 2 - 1e-6 <= wait <= full + 1e-6
-    assert len(set(waits)) > 100
+    assert len(set(waits)) > 90
 
 
 def test_a_wait_that_the_deadline_allows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,14 +168,3 @@ def test_which_errors_are_retried(on: type[Exception]) -> None:
     report = ran(phases.retry(phases.parallel(busy, LATE), on=on))
     assert [step.name for step in report.failures] == ["busy", "late"]
     assert busy.calls == 1
-
-
-def test_no_attempt_after_a_cancellation() -> None:
-    """A task that fails after its run was cancelled is not tried again."""
-
-    @phases.task("a")
-    def cancels(ctx: Context) -> None:
-        ctx.cancel("enough")
-        raise OSError("busy")
-
-    assert ran(phases.retry(cancels)).attempts == 1

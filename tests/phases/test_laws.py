@@ -55,15 +55,14 @@ ERRORS = {
 
 
 class World:
-    """What the leaves of one tree have made, and which were undone or planned, in order."""
+    """The paths of the leaves of one tree that have made something, were undone or planned."""
 
     def __init__(self) -> None:
-        self.made: list[Spec] = []
-        self.undone: list[Spec] = []
-        self.planned: list[Spec] = []
+        self.made: set[str] = set()
+        self.undone: list[str] = []
+        self.planned: list[str] = []
 
     def task_of(self, spec: Spec) -> phases.AnyTask:
-        """The task that the spec describes."""
         members = [self.task_of(member) for member in spec.members]
         match spec.kind:
             case "leaf":
@@ -84,9 +83,12 @@ class World:
 
     def _leaf(self, spec: Spec) -> phases.AnyTask:
         def do(ctx: Context) -> object:
-            end = _end_of(spec, ctx)
+            assert ctx.step is not None
+            end = spec.end
+            if end == "failed, then skipped" and ctx.step.attempts > 1:
+                end = "skipped"
             if end != "skipped":
-                self.made.append(spec)
+                self.made.add(path_of(ctx))
             if spec.deaf:
                 with ctx.shielded() as safe:
                     safe.sleep(spec.seconds)
@@ -100,24 +102,21 @@ class World:
                 return phases.Skip("so told")
             return spec
 
-        def undo(_ctx: Context) -> None:
-            self.undone.append(spec)
-            self.made = [made for made in self.made if made is not spec]
+        def undo(ctx: Context) -> None:
+            self.undone.append(path_of(ctx))
+            self.made.discard(path_of(ctx))
             if spec.undo_fails:
                 raise OSError
 
-        def plan(_ctx: Context) -> None:
-            self.planned.append(spec)
+        def plan(ctx: Context) -> None:
+            self.planned.append(path_of(ctx))
 
         return FunctionTask(spec.name, do, plan, undo)
 
 
-def _end_of(spec: Spec, ctx: Context) -> str:
-    """How this attempt of the leaf ends."""
-    assert ctx.step is not None
-    if spec.end == "failed, then skipped" and ctx.step.attempts > 1:
-        return "skipped"
-    return spec.end
+def path_of(place: Context | Step) -> str:
+    """The path as the oracle writes it."""
+    return "/" + "/".join(place.path)
 
 
 def _own_group(spec: Spec, member: phases.AnyTask) -> phases.AnyTask:
@@ -130,15 +129,12 @@ def _own_group(spec: Spec, member: phases.AnyTask) -> phases.AnyTask:
             if len(failed.failures) == 1 and failed.error is not None:
                 raise failed.error from None
             raise
-        if spec.end == "ok":
-            return result
-        return phases.Skip("nothing else to do")
+        return result if spec.end == "ok" else phases.Skip("nothing else to do")
 
     return FunctionTask(spec.name, do, subtasks=(member,))
 
 
 def _run_inside(spec: Spec, member: phases.AnyTask, ctx: Context) -> object:
-    """Run the member as a step, one way or the other."""
     if not spec.in_block:
         return phases.execute(member, ctx)
     with phases.inner_step(member.name, ctx) as inner:
@@ -181,7 +177,6 @@ CHANCES = st.builds(random.Random, st.integers(0, 1 << 64))
 
 
 def around_members(members: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
-    """Groups and wrappers around these."""
     groups = st.builds(
         Spec,
         st.sampled_from(["serial", "parallel"]),
@@ -374,9 +369,7 @@ def when(spec: Spec, now: float, around: Around) -> Result:
 def own(spec: Spec, now: float, around: Around) -> Result:
     """The member as a step; if that is well, perhaps a Skip."""
     result = step(spec.members[0], now, around)
-    if result.how in WORST:
-        return result
-    if spec.end == "ok":
+    if result.how in WORST or spec.end == "ok":
         return result
     return result._replace(how="skipped")
 
@@ -400,20 +393,20 @@ OUTCOMES: dict[str, Callable[[Spec, float, Around], Result]] = {
 """What a task of each kind does that begins at this moment."""
 
 
-def undo_of(spec: Spec, above: str = "") -> list[tuple[str, Spec]]:
-    """The leaves that the tree knows of, the last first, each with its path."""
+def undo_of(spec: Spec, above: str = "") -> dict[str, Spec]:
+    """The leaves that the tree knows of by their paths, the last first."""
     if spec.kind in {"retry", "deadline", "when"}:
         return undo_of(spec.members[0], above)
     path = f"{above}/{spec.name}"
     if spec.kind == "leaf":
-        return [(path, spec)]
-    leaves: list[tuple[str, Spec]] = []
+        return {path: spec}
+    leaves: dict[str, Spec] = {}
     for member in reversed(spec.members):
-        leaves += undo_of(member, path)
+        leaves |= undo_of(member, path)
     return leaves
 
 
-def undo_of_what_ran(spec: Spec, lines: tuple[Line, ...]) -> list[tuple[str, Spec]]:
+def undo_of_what_ran(spec: Spec, lines: tuple[Line, ...]) -> dict[str, Spec]:
     """The leaves whose path is that of a step that did something, or of a group around one."""
     did_something: list[str] = []
     for path, status, end, attempts in lines:
@@ -424,12 +417,12 @@ def undo_of_what_ran(spec: Spec, lines: tuple[Line, ...]) -> list[tuple[str, Spe
     def has_run(path: str) -> bool:
         return any(inner.startswith(f"{path}/") for inner in did_something)
 
-    return [(path, leaf) for path, leaf in undo_of(spec) if has_run(path)]
+    return {path: leaf for path, leaf in undo_of(spec).items() if has_run(path)}
 
 
-def failing(undone: list[tuple[str, Spec]]) -> list[str]:
+def failing(leaves: dict[str, Spec]) -> list[str]:
     """The paths of those whose undo fails."""
-    return [path for path, leaf in undone if leaf.undo_fails]
+    return [path for path, leaf in leaves.items() if leaf.undo_fails]
 
 
 class Watch:
@@ -441,13 +434,17 @@ class Watch:
         self.ends: list[tuple[Step, float]] = []
 
     def __call__(self, step: Step) -> None:
-        """Record the start or the end, and raise."""
         if step.status is Status.RUNNING:
             self.starts.append(step)
         else:
             self.ends.append((step, NEVER if step.start is None else self.clock.now()))
         if self.raises is not None:
             raise self.raises
+
+    def lines(self) -> list[Line]:
+        """A line for each step that has ended, without those of an undo."""
+        steps = [(step, end) for step, end in self.ends if step.action == "do"]
+        return [(path_of(step), str(step.status), end, step.attempts) for step, end in steps]
 
 
 def cancelled_at(moment: float, task: phases.AnyTask) -> phases.AnyTask:
@@ -470,147 +467,16 @@ def cancelled_at(moment: float, task: phases.AnyTask) -> phases.AnyTask:
     return wrapped(task, do)
 
 
-def paths_of(steps: tuple[Step, ...]) -> list[str]:
-    """Their paths, as the oracle writes them."""
-    return ["/" + "/".join(step.path) for step in steps]
-
-
-def lines_of(seen: Watch) -> list[Line]:
-    """A line for each step that has ended, without those of an undo."""
-    lines: list[Line] = []
-    for ended, when in seen.ends:
-        if ended.action == "do":
-            [path] = paths_of((ended,))
-            lines.append((path, str(ended.status), when, ended.attempts))
-    return lines
-
-
-def expected_lines(expected: Result, *, has_failed: bool) -> list[Line]:
-    """Those of the oracle, whose root has also failed if only its undo has."""
-    *inside, root = expected.lines
-    path, status, end, attempts = root
-    if has_failed:
-        status = "failed"
-    return [*inside, (path, status, end, attempts)]
-
-
-def assert_one_start_and_end(report: Step, seen: Watch) -> None:
-    """Each step of the report has one end, and one start if it has begun."""
-    ended = [step for step, _ in seen.ends]
-    begun = [step for step in ended if step.start is not None]
-    assert sorted(map(id, report.walk())) == sorted(map(id, ended))
-    assert sorted(map(id, seen.starts)) == sorted(map(id, begun))
-
-
-def ids(specs: list[Spec]) -> list[int]:
-    """Which ones they are: two leaves can be equal."""
-    return [id(spec) for spec in specs]
-
-
-def ids_of_leaves(leaves: list[tuple[str, Spec]]) -> list[int]:
-    """Which ones they are, without their paths."""
-    return [id(leaf) for _, leaf in leaves]
-
-
-class Ran(NamedTuple):
-    """A tree that was run: its task and the report, what its leaves and an observer have seen, and
-    what the oracle says of it.
-    """
-
-    tree: Spec
-    task: phases.AnyTask
-    report: Step
-    world: World
-    seen: Watch
-    expected: Result
-    is_undone: bool
-    """Whether the run had to undo what it did, because it failed."""
-
-    @property
-    def leaves_that_ran(self) -> list[tuple[str, Spec]]:
-        """What an undo of the report undoes, by the oracle."""
-        return undo_of_what_ran(self.tree, self.expected.lines)
-
-
-class Choice(NamedTuple):
-    """How a tree is run."""
-
-    moment: float
-    """When the run is cancelled."""
-    raises: type[Exception] | None = None
-    """What its observer raises."""
-    undo_on_failure: bool = False
-
-
-def run_of(tree: Spec, choice: Choice) -> Ran:
-    """Run the tree with a fake clock, and foretell what happens."""
-    clock = FakeClock()
-    world = World()
-    task = world.task_of(tree)
-    seen = Watch(clock, choice.raises)
-    report = phases.run(
-        cancelled_at(choice.moment, task),
-        undo_on_failure=choice.undo_on_failure,
-        ctx=Context(clock=clock, observers=[seen], logger=QUIET),
-    )
-    expected = step(tree, 0, Around(choice.moment))
-    is_undone = choice.undo_on_failure and expected.how in WORST
-    return Ran(tree, task, report, world, seen, expected, is_undone)
-
-
-def assert_each_step_is_as_foretold(ran: Ran) -> None:
-    """Its path, its status, its moment and its attempts; the report names those that failed."""
-    failures = list(ran.expected.failures)
-    if ran.is_undone:
-        failures += failing(ran.leaves_that_ran)
-    lines = expected_lines(ran.expected, has_failed=bool(failures))
-    assert sorted(lines_of(ran.seen)) == sorted(lines)
-    assert paths_of(ran.report.failures) == failures
-    assert ran.report.ok is (ran.expected.how not in WORST)
-    assert ran.report.exit_code == int(not ran.report.ok)
-
-
-def assert_an_undo_on_failure_undoes_what_ran(ran: Ran) -> None:
-    """The last first, and nothing else. Nothing is left that the tree knows how to undo."""
-    if not ran.is_undone:
-        assert not ran.world.undone
-        return
-    assert ids(ran.world.undone) == ids_of_leaves(ran.leaves_that_ran)
-    assert not set(ids(ran.world.made)) & set(ids_of_leaves(undo_of(ran.tree)))
-
-
-def assert_a_plan_asks_each_task(ran: Ran) -> None:
-    """In order, and nothing is done."""
-    made = len(ran.world.made)
-    assert phases.plan(ran.task).ok
-    assert ids(ran.world.planned) == ids_of_leaves(undo_of(ran.tree))[::-1]
-    assert len(ran.world.made) == made
-
-
-def assert_an_undo_undoes_everything(ran: Ran) -> None:
-    """Every undo is called, the last first, whether its task ran or not."""
-    leaves = undo_of(ran.tree)
-    ran.world.undone.clear()
-    undo = phases.undo(ran.task, ctx=Context(observers=[ran.seen], logger=QUIET))
-    assert paths_of(undo.failures) == failing(leaves)
-    assert ids(ran.world.undone) == ids_of_leaves(leaves)
-
-
-CHOICES = st.builds(
-    Choice,
-    MOMENTS,
-    st.sampled_from([None, OSError]),
-    st.booleans(),
-)
-PLAIN = Choice(math.inf)
-STOPPED = Choice(1)
-UNDONE = Choice(math.inf, undo_on_failure=True)
 FAILS = Spec("leaf", "a", end="failed", deaf=True, seconds=2)
 AGAIN = Spec("retry", "a", (FAILS,), number=2, seconds=3)
+# The pause is shortened to 0.25 s.
 IN_TIME = Spec("deadline", "a", (attrs.evolve(AGAIN, seconds=3.25),), seconds=5.25)
-"""The pause is shortened to 0.25 s."""
 FOUND_THERE = attrs.evolve(AGAIN, members=(attrs.evolve(FAILS, end="failed, then skipped"),))
 NOTHING_ELSE = Spec("own", "b", (Spec("leaf", "a", seconds=1),), end="unmet")
+SKIPPED = Spec("leaf", "c", end="skipped")
+THEN_FAILS = Spec(
+    "serial", "a", (FOUND_THERE, NOTHING_ELSE, SKIPPED, attrs.evolve(FAILS, name="d"))
+)
 PASSED_ON = Spec("own", "b", (attrs.evolve(FAILS, seconds=5),))
 BLOCK_FAILS = attrs.evolve(PASSED_ON, in_block=True)
 BOTH_FAIL = Spec("parallel", "c", (FAILS, PASSED_ON), number=2)
@@ -619,24 +485,64 @@ ONE_EXITS = attrs.evolve(BOTH_FAIL, members=(FAILS, EXITS))
 
 
 @settings(max_examples=10 * settings().max_examples)
-@given(tree=TREES, choice=CHOICES)
-@example(tree=AGAIN, choice=STOPPED)
-@example(tree=IN_TIME, choice=PLAIN)
-@example(tree=FOUND_THERE, choice=PLAIN)
-@example(tree=NOTHING_ELSE, choice=PLAIN)
-@example(tree=BLOCK_FAILS, choice=UNDONE)
-@example(tree=BLOCK_FAILS, choice=STOPPED)
-@example(tree=BOTH_FAIL, choice=UNDONE)
-@example(tree=ONE_EXITS, choice=PLAIN)
-def test_a_run_does_what_the_oracle_says(tree: Spec, choice: Choice) -> None:
-    """Each task has one start and one end, as and when foretold, whatever observers raise; no
-    thread is left. An undo of a failed run undoes just what ran.
-    """
+@given(TREES, MOMENTS, st.sampled_from([None, OSError]), st.booleans())
+@example(tree=AGAIN, moment=1, raises=None, undo_on_failure=False)
+@example(tree=IN_TIME, moment=math.inf, raises=None, undo_on_failure=False)
+@example(tree=THEN_FAILS, moment=math.inf, raises=None, undo_on_failure=True)
+@example(tree=BLOCK_FAILS, moment=math.inf, raises=None, undo_on_failure=True)
+@example(tree=BLOCK_FAILS, moment=1, raises=None, undo_on_failure=False)
+@example(tree=BOTH_FAIL, moment=math.inf, raises=None, undo_on_failure=True)
+@example(tree=ONE_EXITS, moment=math.inf, raises=None, undo_on_failure=False)
+def test_a_run_does_what_the_oracle_says(
+    tree: Spec,
+    moment: float,
+    raises: type[Exception] | None,
+    undo_on_failure: bool,  # noqa: FBT001  a parameter
+) -> None:
+    """Each task starts and ends as and when foretold, whatever observers raise."""
+    clock, world = FakeClock(), World()
+    task = world.task_of(tree)
+    seen = Watch(clock, raises)
+    ctx = Context(clock=clock, observers=[seen], logger=QUIET)
     threads = threading.active_count()
-    ran = run_of(tree, choice)
+    report = phases.run(cancelled_at(moment, task), undo_on_failure=undo_on_failure, ctx=ctx)
     assert threading.active_count() == threads
-    assert_each_step_is_as_foretold(ran)
-    assert_one_start_and_end(ran.report, ran.seen)
-    assert_a_plan_asks_each_task(ran)
-    assert_an_undo_on_failure_undoes_what_ran(ran)
-    assert_an_undo_undoes_everything(ran)
+
+    # Each step of the report has one end, and one start if it has begun.
+    ended = [step for step, _ in seen.ends]
+    begun = [step for step in ended if step.start is not None]
+    assert sorted(map(id, report.walk())) == sorted(map(id, ended))
+    assert sorted(map(id, seen.starts)) == sorted(map(id, begun))
+
+    # Each is as foretold, and so are those that failed. A run of which only the undo fails has
+    # failed, too.
+    expected = step(tree, 0, Around(moment))
+    is_undone = undo_on_failure and expected.how in WORST
+    leaves = undo_of(tree)
+    leaves_that_ran = undo_of_what_ran(tree, expected.lines)
+    failures = list(expected.failures)
+    if is_undone:
+        failures += failing(leaves_that_ran)
+    *inside, (path, status, end, attempts) = expected.lines
+    lines = [*inside, (path, "failed" if failures else status, end, attempts)]
+    assert sorted(seen.lines()) == sorted(lines)
+    assert list(map(path_of, report.failures)) == failures
+    assert report.ok is (expected.how not in WORST)
+    assert report.exit_code == int(not report.ok)
+
+    # After a failure, just what ran is undone, the last first. Nothing is left of what can be
+    # undone.
+    assert world.undone == (list(leaves_that_ran) if is_undone else [])
+    assert not is_undone or world.made.isdisjoint(leaves)
+
+    # A plan asks each task, in order, and does nothing.
+    made = set(world.made)
+    assert phases.plan(task).ok
+    assert world.planned == list(leaves)[::-1]
+    assert world.made == made
+
+    # An undo undoes everything, the last first, whether it ran or not.
+    world.undone.clear()
+    undo = phases.undo(task, ctx=Context(observers=[seen], logger=QUIET))
+    assert list(map(path_of, undo.failures)) == failing(leaves)
+    assert world.undone == list(leaves)

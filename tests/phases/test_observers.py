@@ -7,29 +7,26 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
-from itertools import repeat
 
 import pytest
 
 import phases
 from phases import Context, Step
-from phases.testing import FakeClock
 from tests.support.programs import completed
-from tests.support.recorder import Recorder, StubTask
+from tests.support.recorder import Recorder, StubTask, ran
 
 
 class Result:
     """A result with a field name that the log line already uses."""
 
     def log_fields(self) -> dict[str, object]:
-        """One new name, one that is in use."""
         return {"routes": 3, "status": "mine"}
 
 
 def logged(task: phases.AnyTask, caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     """The records of a run of the task on a fake clock."""
     with caplog.at_level(logging.DEBUG, logger="phases"):
-        phases.run(task, ctx=Context(clock=FakeClock()))
+        ran(task)
     return caplog.records
 
 
@@ -48,30 +45,23 @@ def test_a_start_and_an_end_are_one_wide_line_each(caplog: pytest.LogCaptureFixt
     assert vars(ended)["phases"] == {**facts, "status": "ok", "seconds": 1.5, "routes": 3}
 
 
-def boot() -> phases.AnyTask:
-    """A pipeline with each kind of end."""
-    return phases.serial(
+def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """Each is a readable sentence, and has the text of an error once."""
+    bad = StubTask("x", seconds=2, errors=[ValueError("bad:\nidea")])
+    boot = phases.serial(
         phases.retry(StubTask("download", errors=[OSError("no\nroute")]), jitter=0),
         StubTask("check", result=phases.Skip("nothing to check")),
-        phases.parallel(
-            StubTask("x", seconds=2, errors=repeat(ValueError("bad"))),
-            StubTask("y", seconds=9),
-            name="p",
-        ),
+        phases.parallel(bad, StubTask("y", seconds=9), name="p"),
         StubTask("start"),
         name="boot",
     )
-
-
-def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """Each is a readable sentence, and has the text of an error once."""
-    records = logged(boot(), caplog)
+    records = logged(boot, caplog)
     lines = [(record.levelname, record.message) for record in records]
     assert [line for line in lines if not line[1].endswith("started")] == [
         ("WARNING", "boot/download: attempt 1 failed: OSError: no; route; again in 1.00 s"),
         ("INFO", "boot/download ok after 1.00 s"),
         ("INFO", "boot/check skipped after 0 ms: nothing to check"),
-        ("ERROR", "boot/p/x failed after 2.00 s: ValueError: bad"),
+        ("ERROR", "boot/p/x failed after 2.00 s: ValueError: bad: idea"),
         ("WARNING", "boot/p/y cancelled after 2.00 s: x failed"),
         ("WARNING", "boot/p failed after 2.00 s"),
         ("DEBUG", "boot/start not started: not reached after p"),
@@ -98,6 +88,7 @@ def test_a_logger_of_ones_own(caplog: pytest.LogCaptureFixture) -> None:
     assert lines == [1, 2, 4, 5]
     fetched = next(record for record in caplog.records if record.message == "fetched")
     assert vars(fetched)["phases"] == {"run": report.run, "task": "all/download", "bytes": 12}
+    assert fetched.pathname == __file__
 
 
 @pytest.mark.linux

@@ -4,6 +4,7 @@ import itertools
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -16,27 +17,10 @@ from phases import Context, Status
 from tests.support.recorder import Recorder, StubTask
 from tests.support.signalled import Program
 
-RUN = "report = phases.run({task}); print(report); sys.exit(report.exit_code)"
-
-
-@pytest.mark.linux
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_a_run(number: signal.Signals) -> None:
-    """Sleeping tasks wake, the report says why, the exit code is 128 + the signal."""
-    both = "phases.parallel(wait, phases.task('also')(wait.do), name='both')"
-    task = f"phases.serial({both}, phases.task('next')(print))"
-    code, out, err = Program(RUN.format(task=task), ready=2).end(number)
-    assert code == 128 + number
-    assert f"{number.name}: stopping, waiting for " in err
-    assert out.splitlines()[0].split()[:2] == ["serial", "cancelled"]
-    assert out.splitlines()[0].endswith(f" {number.name}")
-    assert "not reached after both" in out
-    assert "Traceback" not in err
-
 
 @pytest.mark.linux
 def test_a_second_signal_interrupts_nothing() -> None:
-    """It interrupts nothing; the report has the first, and a failure is exit code 1."""
+    """The report has the first, and a failure is exit code 1."""
     code = """
         @phases.task("routes", undo=deaf.do)
         def routes(ctx):
@@ -50,7 +34,9 @@ def test_a_second_signal_interrupts_nothing() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         program.process.send_signal(number)
         program.wait_for(f"{number.name}: stopping, waiting for serial/routes (undo)")
-    assert program.end()[:2] == (1, "15\n")
+    returned, out, err = program.end()
+    assert (returned, out) == (1, "15\n")
+    assert "stopping" not in err, "each of them stops the run once"
 
 
 def test_a_signal_after_the_last_task(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +51,32 @@ def test_a_signal_after_the_last_task(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Thread, "is_alive", look_late)
     report = phases.run(StubTask("a"))
     assert (report.ok, report.signal) == (True, signal.SIGTERM)
+
+
+def test_a_signal_is_seen_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run looks for signals, and for its end, at once and then every 20 ms."""
+    pauses: list[float] = []
+    is_enough = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 10:
+            is_enough.set()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert phases.run(phases.task("a")(lambda _: is_enough.wait(100))).ok
+    assert (pauses[0], pauses[9]) == (0.0001, 0.02)
+
+
+def test_a_signal_after_a_cancellation() -> None:
+    """The report has the signal for which the program cancelled the run."""
+
+    @phases.task("a")
+    def cancel(ctx: Context) -> None:
+        ctx.cancel(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+
+    assert phases.run(cancel).signal == signal.SIGINT
 
 
 @pytest.mark.linux
@@ -85,31 +97,20 @@ def test_a_signal_under_execute() -> None:
     assert (code_, out) == (0, "1\n")
     assert "all/both/deaf ok" in err
     assert "all cancelled" in err
-    inside = """
-        with phases.inner_step("block", phases.Context()) as step:
-            phases.execute(phases.parallel(wait, wait_too, name="both"), step.ctx)
-    """
-    returned, _, err = Program(inside, ready=2).end(signal.SIGINT)
-    assert returned == -signal.SIGINT
-    assert "block/both cancelled" in err
-    assert "block failed" in err
     code_, out, err = Program(code, ready=2).end(signal.SIGTERM)
     assert (code_, out) == (-signal.SIGTERM, "")
     assert "all cancelled" in err
 
 
-@pytest.mark.linux
 def test_a_signal_that_is_ignored() -> None:
     """As nohup has it: a run leaves it so."""
-    code = """
-        import signal
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        phases.run(deaf)
-        print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)
-    """
-    returned, out, err = Program(code).end(signal.SIGINT)
-    assert (returned, out) == (0, "True\n")
-    assert "stopping" not in err
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        report = phases.run(phases.task("a")(lambda _: signal.raise_signal(signal.SIGINT)))
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert (report.ok, report.signal) == (True, None)
 
 
 @pytest.mark.linux
@@ -169,10 +170,7 @@ class _AtLine:
 
 @pytest.mark.parametrize("start", [phases.run, phases.execute])
 def test_ctrl_c_at_every_line(start: Callable[..., Any]) -> None:
-    """At any line of a run, it cancels it, and raises nothing while a run handles it. Even one that
-    comes too late is in the report of run, or raised by execute. Each step that has started has its
-    end, there is no thread more, and the handlers work again.
-    """
+    """It cancels the run and is in its report; it is raised only by execute, or outside a run."""
     tasks = [StubTask("a", seconds=0.001), StubTask("b", seconds=0.001)]
     task = phases.serial(phases.parallel(*tasks), StubTask("c"))
     threads = threading.active_count()

@@ -13,27 +13,30 @@ from phases import Context
 
 @attrs.frozen
 class AttrsTask:
-    """An attrs class whose name is a field."""
-
     name: str
 
     def do(self, _ctx: Context) -> int:
-        """Count."""
         return 1
 
 
 class ConstantName:
-    """A class whose name is an attribute of the class."""
-
     name = "constant"
 
-    def do(self, _ctx: Context) -> None:
-        """Nothing."""
+    def do(self, _ctx: Context) -> None: ...
+
+
+class NoName:
+    def do(self, _ctx: Context) -> None: ...
+
+
+class WrongDo:
+    name = "wrong"
+
+    def do(self) -> None: ...
 
 
 @phases.task("function")
 def function(_ctx: Context) -> float:
-    """A function."""
     return 1.0
 
 
@@ -50,29 +53,11 @@ assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
 assert_type(Context().find(function), phases.Step[float])
 assert_type(Context().find(phases.retry(AttrsTask("a"))).result, int | None)
 
-
-class NoName:
-    """Lacks a name."""
-
-    def do(self, _ctx: Context) -> None:
-        """Nothing."""
+phases.serial(NoName())  # type: ignore[arg-type]
+phases.serial(WrongDo())  # type: ignore[arg-type]
+phases.retry(lambda _ctx: None)  # type: ignore[arg-type]
+phases.serial(AttrsTask)  # type: ignore[arg-type]
 
 
-class WrongDo:
-    """A class whose do takes no context."""
-
-    name = "wrong"
-
-    def do(self) -> None:
-        """Nothing."""
-
-
-phases.serial(NoName())  # type: ignore[arg-type]  # must be refused
-phases.serial(WrongDo())  # type: ignore[arg-type]  # must be refused
-phases.retry(lambda _ctx: None)  # type: ignore[arg-type]  # must be refused
-phases.serial(AttrsTask)  # type: ignore[arg-type]  # must be refused
-
-
-@phases.task("wrong")  # type: ignore[arg-type]  # must be refused
-def wrong() -> None:
-    """A function without a context."""
+@phases.task("wrong")  # type: ignore[arg-type]
+def wrong() -> None: ...

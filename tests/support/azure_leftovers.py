@@ -21,15 +21,10 @@ LINKS = (
     Link(name="azure0", index=3, kind="bridge"),
     Link(name="azv1", index=4, kind="veth", master="azure0"),
 )
-MACS = {
-    "lo": "00:00:00:00:00:00",
-    **dict.fromkeys(("eth0", "azure0"), "00:0d:3a:00:00:01"),
-    "azv1": "aa:aa:aa:aa:aa:01",
-}
+CARD = "00:0d:3a:00:00:01"
+MACS = {"lo": "00:00:00:00:00:00", "eth0": CARD, "azure0": CARD, "azv1": "aa:aa:aa:aa:aa:01"}
 PEERS = {"azv1": LIVE}
-NEIGHBOURS = tuple(
-    Neighbour(f"10.1.0.{last}", mac, "azure0") for last, mac in ((5, DEAD), (9, LIVE))
-)
+NEIGHBOURS = (Neighbour("10.1.0.5", DEAD, "azure0"), Neighbour("10.1.0.9", LIVE, "azure0"))
 KEPT_RULES = (*NODE_RULES, *pod_rules("10.1.0.9", LIVE), *pod_rules("fd00::9", LIVE))
 STALE_RULES = (
     *pod_rules("10.1.0.5", DEAD),
@@ -47,12 +42,10 @@ def section(**changed: Any) -> AzureVnetCleanupConfig:
 
 
 def config(**changed: Any) -> HostRoutingConfig:
-    """A configuration with this section."""
     return HostRoutingConfig(azure_vnet_cleanup=section(**changed))
 
 
 def state(device: str, *ips: str) -> str:
-    """A state file with one pod."""
     pod = {
         "HostIfName": device,
         "MacAddress": "AgAAAAAF",
@@ -64,14 +57,11 @@ def state(device: str, *ips: str) -> str:
 
 @attrs.frozen(kw_only=True)
 class AzureHost(FakeHost):
-    """A fake host with the rules for Ethernet frames and the link layer, too."""
-
     ebtables: FakeEbtables = attrs.field(factory=FakeEbtables)
     link_layer: FakeLinkLayer = attrs.field(factory=FakeLinkLayer)
 
 
 def task(config: HostRoutingConfig, *, host: AzureHost) -> CleanStaleAzureVnet:
-    """The clean-up of this host."""
     return CleanStaleAzureVnet(
         config, host=host, ebtables=host.ebtables, link_layer=host.link_layer
     )

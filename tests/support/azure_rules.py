@@ -30,19 +30,13 @@ def pod_rules(ip: str, mac: str) -> tuple[str, ...]:
 _MAC, _DST = "0a:0b:0c:0d:0e:05", "--arp-ip-dst 10.1.0.5 "
 (R1, R2), (R3,) = pod_rules("10.1.0.5", _MAC), pod_rules("fd00::5", _MAC)
 
+_TO_ALL = "-j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT"
+_FROM_NODE = "-j snat --to-src 0a:00:00:00:00:01 --snat-arp --snat-target ACCEPT"
 NODE_RULES = (
-    (
-        "PREROUTING -p ARP -i eth0 --arp-op Reply "
-        "-j dnat --to-dst ff:ff:ff:ff:ff:ff --dnat-target ACCEPT"
-    ),
-    (
-        "POSTROUTING -s Unicast -o eth0 "
-        "-j snat --to-src 0a:00:00:00:00:01 --snat-arp --snat-target ACCEPT"
-    ),
+    f"PREROUTING -p ARP -i eth0 --arp-op Reply {_TO_ALL}",
+    f"POSTROUTING -s Unicast -o eth0 {_FROM_NODE}",
 )
-"""The rules that it adds once on a node; its rule for the node's own address is an R1 with that
-address.
-"""
+"""The rules that it adds once on a node, beside an R1 with the node's own address."""
 
 
 def _without(rule: str, words: str, *others: str) -> list[str]:
@@ -66,5 +60,4 @@ LOOK_ALIKES = (
     *_without(R3, "--ip6-dst fd00::5", "--ip6-dst fd00::4/127", "--ip6-dst ! fd00::5"),
     R2.replace("PREROUTING -p IPv4 -i eth0", "OUTPUT -p IPv4"),
 )
-"""Rules in the table nat for the addresses of R1, R2 and R3 that azure-vnet does not add for a pod.
-"""
+"""Rules for the addresses of R1, R2 and R3 that azure-vnet does not add for a pod."""

@@ -1,15 +1,12 @@
 """Child processes: for what a test must not do in its own, and programs beside it."""
 
 import ctypes
-import os
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -45,22 +42,7 @@ def _answer(writer: Connection, work: Callable[[], object]) -> None:
         writer.send((error, None))
 
 
-@contextmanager
-def running(*command: str, seconds: int = 60) -> Iterator[tuple[int, IO[str]]]:
-    """A program that runs until the block ends, or so many seconds; its id and its output."""
-    words = ["timeout", "--foreground", "--kill-after=1", str(seconds), *command]
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as child:
-        assert child.stdout is not None
-        try:
-            yield child.pid, child.stdout
-        finally:
-            os.killpg(child.pid, signal.SIGKILL)
-
-
 def enter_namespaces(*paths: str) -> None:
-    """Enter these namespaces, permanently."""
     libc = ctypes.CDLL(None, use_errno=True)
     with ExitStack() as stack:
         # All are opened before any is entered: in the new ones, these are other files.

@@ -27,12 +27,10 @@ class Said(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """The lines of standard output."""
         return self.out.splitlines()
 
     @property
     def json(self) -> Any:
-        """The JSON document on standard output."""
         return json.loads(self.out)
 
 

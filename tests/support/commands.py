@@ -55,10 +55,8 @@ def ports(*names: str) -> list[str]:
 
 
 def up(dev: str) -> list[str]:
-    """The commands that set a device up which gets no link-local address of Linux.
-
-    Linux carries out the `up` of a single command first. A device that has its carrier by then gets
-    an address, whose route comes a second or two later, in the middle of a test.
+    """The commands that set a device up which gets no link-local address of Linux: its route would
+    come in the middle of a test. Of a single command, Linux carries out the `up` first.
     """
     return [f"link set {dev} addrgenmode none", f"link set {dev} up"]
 
@@ -88,10 +86,8 @@ def commands_of(kernel: FakeKernel) -> list[str]:
 
 
 def furnish(namespace: Namespace, devs: Iterable[str] = DEVICES, lost: Iterable[str] = ()) -> None:
-    """Create the devices, give eth0 an address of each family, and remove the carrier of the
-    devices in `lost`.
-
-    Routes by ib0 are ignored while it has no carrier, and eth1 is in a group of its own.
+    """Create the devices, eth0 with addresses and eth1 in a group, and end the carriers in `lost`.
+    Routes by ib0 are ignored while it has no carrier.
     """
     addresses = ["address add 10.0.0.4/24 dev eth0", "address add fd00:99::4/64 dev eth0 nodad"]
     namespace.batch(["link set lo up", *ports(*devs), "link set eth1 group 7", *addresses])

@@ -15,10 +15,8 @@ _FOLDER = Path(__file__).resolve().parents[2] / ".cache"
 
 @cache
 def compiled_program(python: str = "") -> bytes:
-    """The program, as this interpreter compiles it, or else the one that a node would take here.
-
-    To compile it takes a second of a processor, so all workers of a run share one file.
-    """
+    """The program, as this interpreter compiles it, or else the one that a node would take here."""
+    # To compile it takes a second of a processor, so all workers of a run share one file.
     interpreter = NodeInterpreter(LocalFiles())
     path = os.path.realpath(python or interpreter.find())
     sources = sources_of_program()

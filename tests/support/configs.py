@@ -14,12 +14,7 @@ from hostrouting.model.prefix import IP, Prefix, as_ipv4, ip_at, is_reserved, wi
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-_UNITS = (
-    "k3s.service",
-    "kubelet.service",
-    "systemd-nspawn@.service",
-    "systemd-nspawn@kube1.service",
-)
+_UNITS = ("kubelet.service", "systemd-nspawn@.service", "systemd-nspawn@kube1.service")
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 # IPv6 addresses, as numbers.
@@ -52,42 +47,29 @@ def gateways(family: int = 4) -> SearchStrategy[IP]:
 
 
 def device_names() -> SearchStrategy[str]:
-    """Names of network devices."""
     return st.text(_LETTERS, min_size=1, max_size=15).filter(lambda name: name not in {".", ".."})
 
 
 def static_routes() -> SearchStrategy[config.StaticRoute]:
-    """Any static route."""
     return _static_routes(4) | _static_routes(6)
 
 
 def _static_routes(family: int) -> SearchStrategy[config.StaticRoute]:
     blocks = _prefixes(family).filter(lambda block: block.length and not is_reserved(block))
     metric = st.integers(0, 2**32 - 1)
-    by_default_gateway = st.builds(
-        config.StaticRoute,
-        blocks.map(Prefix.to_network),
-        gateway=st.none(),
-        dev=st.none() | device_names(),
-        metric=metric,
-    )
+    destinations = blocks.map(Prefix.to_network)
+    dev = st.none() | device_names()
+    by_default_gateway = st.builds(config.StaticRoute, destinations, st.none(), dev, metric)
     # A route to a single address could be to its own gateway, which is refused.
-    several = blocks.filter(lambda block: not block.is_single)
-    by_gateway = st.builds(
-        config.StaticRoute,
-        several.map(Prefix.to_network),
-        gateway=gateways(family),
-        dev=device_names(),
-        metric=metric,
-    )
-    return by_default_gateway | by_gateway
+    several = blocks.filter(lambda block: not block.is_single).map(Prefix.to_network)
+    given = (several, gateways(family), device_names(), metric)
+    return by_default_gateway | st.builds(config.StaticRoute, *given)
 
 
 # The sections.
 
 
 def _pattern(name: str, end: str) -> str:
-    """A name of a device, or a pattern that begins with it."""
     return name[:14] + end
 
 
@@ -150,7 +132,6 @@ def _probe_rewrites(draw: st.DrawFn) -> config.ProbeRewriteConfig:
 
 @st.composite
 def configs(draw: st.DrawFn) -> config.HostRoutingConfig:
-    """Any configuration."""
     without_guard = config.HostRoutingConfig(
         static_routes=draw(_STATIC_ROUTES),
         route_overlap=draw(_route_overlaps()),

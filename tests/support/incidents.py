@@ -14,8 +14,6 @@ from tests.support.tasks import LAYOUT, document, manager_of, run
 
 KUBELET = "kubelet.service"
 GUARDED: dict[str, object] = {"enabled": True}
-BY_HAND = 3
-"""The protocol (boot) of a route that `ip route add` sets unless it is told another one."""
 
 
 def config(*destinations: str, mode: str = "STRICT", **sections: object) -> dict[str, Any]:
@@ -36,7 +34,8 @@ def node(settings: dict[str, Any], kernel: Callable[[], FakeKernel] = h200) -> F
 def escaping_node() -> FakeHost:
     """A node without routes, from which addresses escape since it was applied."""
     host = node(config(), plain_vm)
-    add_ib0(host)
+    host.kernel.add_link(Link(name="ib0", index=0))
+    host.kernel.add_address("ib0", "172.16.1.10/16")
     return host
 
 
@@ -44,23 +43,11 @@ def escaping_node() -> FakeHost:
 
 
 def apply(host: FakeHost, text: str, *options: str) -> Said:
-    """Apply this text."""
     return say("apply", "--wait", "0", "--config", "-", *options, host=host, stdin=text.encode())
 
 
-def apply_installed(host: FakeHost, *options: str) -> Said:
-    """Apply the installed file, with the command that so many pages print."""
-    return apply(host, host.files.texts[LAYOUT.config_path], *options)
-
-
 def plan(host: FakeHost, text: str, *options: str) -> Said:
-    """Ask what `apply` would do with this text."""
     return say("plan", "--config", "-", *options, host=host, stdin=text.encode())
-
-
-def plan_installed(host: FakeHost, *options: str) -> Said:
-    """Ask what `apply` would do with the installed file, as if it were another one."""
-    return plan(host, host.files.texts[LAYOUT.config_path], *options)
 
 
 # What has happened to the node.
@@ -74,15 +61,8 @@ def edit_config(host: FakeHost, edit: Callable[[dict[str, Any]], object]) -> Non
 
 
 def garble(host: FakeHost) -> None:
-    """Somebody types a comma too many in config.json."""
     text = host.files.texts[LAYOUT.config_path]
     host.files.texts[LAYOUT.config_path] = text.replace("[", "[,", 1)
-
-
-def add_ib0(host: FakeHost) -> None:
-    """An InfiniBand device gets an address; its network is the expected one."""
-    host.kernel.add_link(Link(name="ib0", index=0))
-    host.kernel.add_address("ib0", "172.16.1.10/16")
 
 
 def start_vpn(host: FakeHost) -> None:

@@ -1,9 +1,6 @@
-"""Command lines of this project that run inside a booted system, or inside a machine's namespaces.
-
-The Python of another distribution does not have what the library depends on. So this host's Python
-runs them, in a process that has imported everything before it enters the namespaces. Importing
-takes a second, and to enter takes longer than most commands: for each host there is one process
-that has done both, and each command line is a fork of it.
+"""Command lines of this project that run inside a booted system. Other distributions lack what the
+library needs, so this host's Python runs them: for each system one process has imported everything
+and then entered the namespaces, which takes a second, and each command line is a fork of it.
 """
 
 import gc
@@ -31,9 +28,8 @@ from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from tests.support.children import LONGEST, enter_namespaces
 
-# Modules that are imported only when they are first needed, by the library and by the modules that
-# it imports. If one is missing from this list, a command fails with its name, because the file does
-# not exist inside the system.
+# Modules that are imported only when they are first needed. If one is missing from this list, a
+# command fails with its name, because the file does not exist inside the system.
 _LATER = (
     "concurrent.futures",
     "difflib",
@@ -45,9 +41,7 @@ _LATER = (
     "linecache",
 )
 CONFIGURE = "configure"
-"""The word in place of a command that applies a configuration by the library. `apply` would make
-the page of `status` as well, which takes as long again.
-"""
+"""In place of a command: apply by the library, without the page of `status` that `apply` prints."""
 # The process namespace, which is the last, applies only to processes that are forked afterwards.
 _NAMESPACES = ("cgroup", "ipc", "uts", "net", "mnt", "pid")
 
@@ -82,7 +76,6 @@ class CommandLines:
     """Carries out command lines in the namespaces of a process, one after the other."""
 
     def __init__(self, leader: int) -> None:
-        """Use the namespaces of this process; they are entered when the first command comes."""
         self._leader = leader
         self._server: tuple[Connection, BaseProcess] | None = None
 
@@ -107,7 +100,6 @@ class CommandLines:
         return ours, server
 
     def close(self) -> None:
-        """Leave the namespaces."""
         if self._server is not None:
             connection, server = self._server
             connection.close()

@@ -24,8 +24,6 @@ def locking(path: Path) -> Iterator[None]:
 
 def wait_until_no_thread_locks() -> None:
     """Wait for the threads whose lock was released before they had it: each has it once."""
-    wait_for("threads to have had the lock", lambda: "hostrouting-lock" not in _threads())
-
-
-def _threads() -> set[str]:
-    return {thread.name for thread in threading.enumerate()}
+    wait_for(
+        "threads to have had the lock", lambda: "hostrouting-lock" not in str(threading.enumerate())
+    )

@@ -1,13 +1,6 @@
-"""A fake host on which something fails: the agent is killed, a file cannot be written, systemd or
-the kernel refuses.
-
-Every effect on the host is recorded in one list, and one of them can raise instead: writing,
-linking and removing files, taking the lock, calls of the manager, changes of routes, and loads of
-nftables.
-"""
+"""A fake host on which every effect is recorded in one list, and one of them can raise instead."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import attrs
@@ -23,12 +16,10 @@ class Killed(BaseException):
 
 
 def killed(_event: str) -> BaseException:
-    """The agent is killed before this effect."""
     return Killed()
 
 
 def ctrl_c(_event: str) -> BaseException:
-    """Ctrl-C is typed at this effect."""
     return KeyboardInterrupt()
 
 
@@ -36,16 +27,12 @@ def full(event: str) -> BaseException:
     """What an effect raises if it fails: of a file, of the kernel, of nft, or of the manager."""
     verb, _, path = event.partition(" ")
     if path.startswith("/"):
-        return HostError(
-            f"cannot {verb} {path}: No space left on device; free some space, or inodes (df -i)",
-            what="file",
-            target=path,
-        )
+        return HostError(f"cannot {verb} {path}: it is full", what="file", target=path)
     if verb == "route":
         return BackendError(f"the kernel did not answer a {event}", kind="timeout")
-    if verb == "nft":
-        return HostError("nft did not answer", what="nft", kind="timeout")
-    return HostError(f"systemctl {event} did not answer", what="systemd", kind="timeout")
+    return HostError(
+        f"{event} did not end", what="nft" if verb == "nft" else "systemd", kind="timeout"
+    )
 
 
 @attrs.define
@@ -59,12 +46,10 @@ class Mishaps:
     """Called before each effect."""
 
     def arm(self, nth: int, error: Callable[[str], BaseException] = killed) -> None:
-        """Start counting."""
         self.events.clear()
         self.nth, self.error = nth, error
 
     def disarm(self) -> None:
-        """From now on, every effect succeeds."""
         self.arm(0)
 
     def meanwhile(
@@ -94,39 +79,35 @@ class Mishaps:
 
 
 class _Files(FakeFiles):
-    """Files whose methods can be replaced."""
+    """As FakeFiles, but without slots: methods can be replaced."""
 
 
 class _Manager(FakeManager):
-    """A manager whose methods can be replaced."""
+    pass
 
 
 def mishap_host(kernel: FakeKernel | None = None) -> tuple[FakeHost, Mishaps]:
     """A host with this kernel, or that of an H200 node, and the list of effects on it."""
     mishaps = Mishaps()
     host = FakeHost(kernel=kernel or h200(), files=_Files(), manager=_Manager())
-    files, manager = host.files, host.manager
-    watch = partial(_watch, mishaps)
-    watch(files, "write", lambda path, _text: f"write {path}")
-    watch(files, "link", lambda path, _target: f"link {path}")
-    watch(files, "remove", lambda path: f"remove {path}" if files.look(path) else "")
-    watch(files, "lock", lambda path, _wake: f"lock {path}")
-    watch(manager, "reload", lambda: "reload")
-    watch(manager, "start", lambda unit: f"start {unit}")
-    watch(manager, "stop", lambda unit: f"stop {unit}")
-    watch(host.nftables, "load", lambda _text: "nft load")
+    for verb in ("write", "link", "remove", "lock"):
+        _watch(mishaps, host.files, verb)
+    for verb in ("reload", "start", "stop"):
+        _watch(mishaps, host.manager, verb)
+    _watch(mishaps, host.nftables, "load")
     _watch_routes(mishaps, host.kernel)
     return host, mishaps
 
 
-def _watch(mishaps: Mishaps, owner: Any, verb: str, event: Callable[..., str]) -> None:
-    """Record each call of this method as the event, unless that is empty."""
+def _watch(mishaps: Mishaps, owner: Any, verb: str) -> None:
+    """Record each call of this method with its path or unit, unless it removes nothing."""
     method = getattr(owner, verb)
 
     def watched(*given: Any, **named: Any) -> Any:
-        name = event(*given)
-        if name:
-            mishaps.before(name)
+        if verb == "load":
+            mishaps.before("nft load")
+        elif verb != "remove" or owner.look(*given):
+            mishaps.before(" ".join([verb, *given[:1]]))
         return method(*given, **named)
 
     setattr(owner, verb, watched)

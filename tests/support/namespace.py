@@ -1,8 +1,5 @@
-"""A private network namespace of the real kernel, configured with `ip`.
-
-Nothing here can affect the host's own namespace: every command enters the private one, and before
-the first command it is checked that this is a different one. Packets can only reach other private
-namespaces (`balancer`).
+"""A private network namespace of the real kernel, configured with `ip`. Every command enters it, so
+that nothing affects the host's own; packets can only reach other private ones.
 """
 
 import json
@@ -39,8 +36,7 @@ _IFLA_OPERSTATE = 16
 _SETTLED_STATES = {0, 6}  # unknown, which is all that some devices say, and up
 _IFA_F_NODAD = 0x02
 _RTF_LOCAL = 0x8000_0000
-# The first of two values counts: `ip` writes the "dst" of an encapsulation behind that of its
-# route.
+# The first of two values counts: `ip` writes the "dst" of an encapsulation behind a route's own.
 _DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: dict(reversed(pairs)))
 
 _SETTINGS = {
@@ -55,22 +51,15 @@ _SETTINGS = {
     "ipv6/conf/default/ignore_routes_with_linkdown": 0,
     "ipv6/conf/default/use_tempaddr": 0,
 }
-"""What changes routes or addresses by itself: each value under /proc/sys/net is the default of
-Linux.
-"""
+"""What changes routes or addresses by itself, under /proc/sys/net, with the defaults of Linux."""
 HASH_SEED = os.environ.get("HOSTROUTING_HASH_SEED")
-"""The seed of the hash by which Linux chooses one of several next hops, if Linux is not to make one
-up at each boot.
-"""
+"""The seed of the hash by which Linux chooses one of several next hops; else it makes one up."""
 
 
 @contextmanager
 def private_namespace() -> "Iterator[Namespace]":
-    """Create a namespace. It is removed at the end of the block, or when this process ends.
-
-    What keeps it is an open file, which the programs of the tests do not inherit: a process that
-    waits in the namespace would cost as much as most of the programs that the tests run there.
-    """
+    """Create a namespace. It is removed at the end of the block, or when this process ends."""
+    # An open file keeps it, which programs do not inherit; a process would cost as much as they do.
     home = _open_this_network()
     leave_network()
     made = _open_this_network()
@@ -86,7 +75,6 @@ def private_namespace() -> "Iterator[Namespace]":
 
 
 def _open_this_network() -> int:
-    """Open the network namespace in which this thread is."""
     return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -97,10 +85,7 @@ def _rows_of(name: str) -> list[list[str]]:
 
 
 class Namespace:
-    """The kernel in one private namespace."""
-
     def __init__(self, path: str) -> None:
-        """Use the namespace whose file has this path."""
         self.path = path
         self.enter: tuple[str, ...] = ("nsenter", f"--net={path}")
 
@@ -139,11 +124,8 @@ class Namespace:
         wait_for("the kernel to use new carriers and IPv6 addresses", self._is_settled)
 
     def _is_settled(self) -> bool:
-        """Whether the kernel has reported every new carrier, and every IPv6 address without a test
-        for duplicates has its local route.
-
-        Both happen a little later, by events of their own: the route, after the address has stopped
-        being tentative. Linux is asked here, because `ip` would take as long as most commands.
+        """Whether every carrier is reported, and every IPv6 address without a test for duplicates
+        has its local route: both come a little later. `ip` would take as long as most commands.
         """
         with self.inside():
             with closing(Netlink()) as netlink:
@@ -167,15 +149,13 @@ class Namespace:
         return True
 
     def sysctl(self, path: str, value: int) -> None:
-        """Set a value under /proc/sys/net in this namespace."""
         with self.inside():
             Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
 
     def forget_the_hosts_settings(self) -> None:
         """Set what net.core.devconf_inherit_init_net may hand on, as Linux has it."""
-        with self.inside():
-            for path, value in _SETTINGS.items():
-                Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
+        for path, value in _SETTINGS.items():
+            self.sysctl(path, value)
         if HASH_SEED:
             self.sysctl("ipv4/fib_multipath_hash_seed", int(HASH_SEED))
 
@@ -196,11 +176,9 @@ class Namespace:
             return backend.snapshot()
 
     def links(self) -> tuple[Link, ...]:
-        """All devices, as the kernel lists them."""
         return tuple(map(_link, json.loads(self.ip("-N", "-j", "-d", "link").stdout)))
 
     def addresses(self) -> tuple[Address, ...]:
-        """All addresses, by device."""
         done = self.ip("-N", "-j", "address")
         addresses: list[Address] = []
         for link in json.loads(done.stdout):
@@ -208,12 +186,10 @@ class Namespace:
         return tuple(addresses)
 
     def routes(self, family: int) -> tuple[Route, ...]:
-        """All routes of all tables, as the kernel lists them."""
         done = self.ip(f"-{family}", "-N", "-j", "-d", "route", "show", "table", "all")
         return tuple(_route(entry, family) for entry in _DECODER.decode(done.stdout or "[]"))
 
     def rules(self, family: int) -> tuple[Rule, ...]:
-        """All rules, as the kernel lists them."""
         done = self.ip(f"-{family}", "-N", "-j", "-d", "rule", "show")
         return tuple(_rule(entry, family) for entry in json.loads(done.stdout or "[]"))
 
@@ -286,6 +262,7 @@ def _route(entry: dict[str, Any], family: int) -> Route:
     if entry["dst"] not in {"default", "all"}:
         prefix = Prefix.parse(entry["dst"])
     next_hops = _next_hops(entry)
+    hops = [entry, *entry.get("nexthops", ())]
     if kind in {"blackhole", "unreachable", "prohibit", "throw"}:
         next_hops = ()
     return Route(
@@ -303,16 +280,10 @@ def _route(entry: dict[str, Any], family: int) -> Route:
         nexthop_id=entry.get("nhid"),
         source=Prefix.parse(f"{entry['from']}") if "from" in entry else None,
         preference=entry.get("pref", "medium"),
-        # `ip` shows whole seconds: 0 in the last second before a route expires, and in the first
-        # one after.
+        # `ip` shows whole seconds: 0 just before a route expires, and just after.
         expired=entry["expires"] <= 0 if "expires" in entry else None,
-        unread=_encaps([entry, *entry.get("nexthops", ())]),
+        unread=tuple(sorted({f"encap {hop['encap']}" for hop in hops if "encap" in hop})),
     )
-
-
-def _encaps(hops: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-    """The encapsulations of next hops, each once."""
-    return tuple(sorted({f"encap {hop['encap']}" for hop in hops if "encap" in hop}))
 
 
 def _rule(entry: dict[str, Any], family: int) -> Rule:

@@ -33,7 +33,6 @@ class LeavesOut(FaultyBackend):
     """A backend that leaves out as many routes of another one as it may."""
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
-        """See RouteBackend."""
         snapshot = super().snapshot()
         if near is None:
             return snapshot
@@ -44,12 +43,8 @@ def by_all_and_by_few(snapshot: Snapshot, work: Callable[[LeavesOut], T]) -> tup
     """The result of this work with a kernel of which nothing is left out, and with LeavesOut."""
 
     def answers(destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        return tuple(_answer(Fib(snapshot, each.version), each) for each in destinations)
+        routes = [Fib(snapshot, each.version).lookup(each).route for each in destinations]
+        return tuple(Answer(route.type if route else "no-route", route) for route in routes)
 
     whole = mock.Mock(snapshot=mock.Mock(return_value=snapshot), lookup=answers)
     return work(whole), work(LeavesOut(whole))
-
-
-def _answer(fib: Fib, destination: IP) -> Answer:
-    route = fib.lookup(destination).route
-    return Answer("no-route", None) if route is None else Answer(route.type, route)

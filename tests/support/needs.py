@@ -30,9 +30,7 @@ PACKAGES = {
 }
 """The programs that the tests use, and the Debian package that contains each."""
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/local/sbin:/usr/sbin:/sbin"
-"""Where programs are: a user's PATH has none of the administrator's, and many of them serve a user,
-too.
-"""
+"""Where programs are: a user's PATH has none of the administrator's."""
 
 
 def absent(names: Iterable[str]) -> list[str]:

@@ -5,18 +5,16 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
-from typing import Any, NoReturn
+from typing import Any
+from unittest import mock
 
-import attrs
 import pytest
 
 from hostrouting.boot.files import render_config
 from hostrouting.config.settings import HostRoutingConfig, Mode, ProbeRewriteConfig
-from hostrouting.errors import HostError
-from hostrouting.host.files import Entry
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import PROTOCOL_DHCP, Route
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from phases.testing import FakeClock
 from tests.support.tasks import CIDR, REPAIR, document
 from tests.support.topologies import marked_vm
@@ -40,7 +38,6 @@ class FakeNodeClock(FakeClock):
 
     @property
     def for_watch(self) -> FakeClock:
-        """See hostrouting.node.clock."""
         return self
 
     def processor_time(self) -> float:
@@ -48,7 +45,6 @@ class FakeNodeClock(FakeClock):
         return self.now()
 
     def sleep(self, seconds: float) -> None:
-        """See hostrouting.node.clock."""
         self.wait(lambda: False, self.now() + seconds)
 
     def at(self, moment: float, act: Callable[[], object]) -> None:
@@ -56,15 +52,9 @@ class FakeNodeClock(FakeClock):
         heapq.heappush(self._acts, (moment, next(self._order), act))
 
     def raise_at(self, moment: float, error: BaseException) -> None:
-        """Raise this at that moment, as a signal does."""
-
-        def interrupt() -> NoReturn:
-            raise error
-
-        self.at(moment, interrupt)
+        self.at(moment, mock.Mock(side_effect=error))
 
     def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
-        """See phases.Clock."""
         while self._acts and self._acts[0][0] <= until and not done():
             moment, _, act = heapq.heappop(self._acts)
             super().wait(done, moment)
@@ -83,7 +73,6 @@ class FakeLock:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Hold it during the block."""
         assert not self.is_held
         self._before()
         self.is_held = True
@@ -92,26 +81,6 @@ class FakeLock:
             yield
         finally:
             self.is_held = False
-
-
-@attrs.define
-class OddFiles(FakeFiles):
-    """Files, some of another owner, mode or kind; a full disk takes no writes."""
-
-    odd: dict[str, Entry] = attrs.field(factory=dict)
-    is_full: bool = False
-
-    def look(self, path: str) -> Entry | None:
-        """See Files."""
-        if path in self.odd:
-            return self.odd[path]
-        return FakeFiles.look(self, path)
-
-    def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        """See Files."""
-        if self.is_full:
-            raise HostError(f"cannot write {path}: it is full", what="file", target=path)
-        FakeFiles.write(self, path, content, mode=mode)
 
 
 def wanting(
@@ -136,19 +105,17 @@ def node(
 ) -> FakeHost:
     """A host with this config.json, by default an H200 node. No route is set yet."""
     text = config if isinstance(config, str) else render_config(config)
-    host = FakeHost(kernel=kernel or h200(), **{"files": OddFiles(), **parts})
+    host = FakeHost(kernel=kernel or h200(), **parts)
     host.files.texts[HostLayout.config_path] = text
     return host
 
 
 def without_default(kernel: FakeKernel) -> FakeKernel:
-    """The H200 node before DHCP has answered."""
     kernel.ip_route("delete", DEFAULT)
     return kernel
 
 
 def before_dhcp() -> FakeKernel:
-    """An H200 node without a default route."""
     return without_default(h200())
 
 

@@ -1,8 +1,5 @@
-"""A strategy for nodes: cards, InfiniBand, tunnels, CNIs, refused ranges and rules, all about one
-small block of addresses.
-
-Where everything is in 64 addresses, random routes often nest, repeat and refuse each other, and
-every address can be asked. Devices have the kinds that they have in the field.
+"""A strategy for nodes: cards, InfiniBand, tunnels, CNIs, refused ranges and rules, all about 64
+addresses: so routes often nest, repeat and refuse each other, and every address can be asked.
 """
 
 from collections.abc import Iterable
@@ -12,33 +9,32 @@ from typing import Any
 from hypothesis import strategies as st
 
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at, width_of
-from hostrouting.model.route import SCOPE_LINK, TABLE_LOCAL, TABLE_MAIN, NextHop, Route, RouteType
+from hostrouting.model.route import (
+    PATHLESS,
+    SCOPE_LINK,
+    TABLE_LOCAL,
+    TABLE_MAIN,
+    NextHop,
+    Route,
+    RouteType,
+)
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Address, Link, Snapshot
 
 BITS = 6
 _LOOPBACK = Link(name="lo", index=0, type=772)
 _CARD = Link(name="eth0", index=0)
-_OTHERS = [
-    Link(name="eth1", index=0),
-    Link(name="ib0", index=0, type=ARPHRD_INFINIBAND),
-    Link(name="wg0", index=0, type=65534, kind="wireguard"),
-    Link(name="tun0", index=0, type=65534, kind="tun"),
-    Link(name="cali1", index=0, kind="veth"),
-    Link(name="lxc1", index=0, kind="veth"),
-    Link(name="cni0", index=0, kind="bridge"),
-    Link(name="flannel.1", index=0, kind="vxlan"),
-    Link(name="docker0", index=0, kind="bridge"),
-    Link(name="dummy0", index=0, kind="dummy"),
-    Link(name="cilium_host", index=0, kind="veth"),
-]
+_OTHERS = [Link("eth1", 0), Link("ib0", 0, type=ARPHRD_INFINIBAND)]
+_OTHERS += [Link("wg0", 0, "wireguard", type=65534), Link("tun0", 0, "tun", type=65534)]
+_OTHERS += [Link(name, 0, "veth") for name in ("cali1", "lxc1", "cilium_host")]
+_OTHERS += [Link("cni0", 0, "bridge"), Link("docker0", 0, "bridge")]
+_OTHERS += [Link("flannel.1", 0, "vxlan"), Link("dummy0", 0, "dummy")]
 _FIRST = {4: int(ip_address("10.96.0.0")), 6: int(ip_address("fd96::"))}
 _GATEWAY = {4: ip_address("10.0.0.1"), 6: ip_address("fe80::1")}
 _UNBOUND = {4: [Prefix(4, 0, 32), Prefix(4, 0, 8)], 6: [Prefix(6, 0, 128), Prefix(6, 0, 8)]}
 """By family: sources around the address that IPv4 compares while a packet has no source."""
-_PATHLESS: list[RouteType] = ["blackhole", "unreachable", "prohibit", "throw"]
-_USUAL: list[RouteType] = ["unicast"] * 6
-_LED: list[RouteType] = [*_USUAL, "local", "multicast", "anycast", "broadcast"]
+_TYPES: list[RouteType] = ["unicast"] * 6
+_TYPES += [*sorted(PATHLESS), "local", "multicast", "anycast", "broadcast"]
 # Something is drawn if this is 0.
 _ONE_IN_THREE = st.integers(0, 2)
 _ONE_IN_TEN = st.integers(0, 9)
@@ -49,7 +45,6 @@ _PROTOCOLS = st.sampled_from([2, 3, 4, 9, 12, 16, 80, 213])
 
 
 def block_of(family: int) -> Prefix:
-    """The block that everything is about."""
     return Prefix(family, _FIRST[family], width_of(family) - BITS)
 
 
@@ -81,7 +76,6 @@ def _defaults(draw: st.DrawFn, family: int, dev: str) -> list[Route]:
 
 @st.composite
 def _addresses(draw: st.DrawFn, family: int, dev: str) -> tuple[Address, list[Route]]:
-    """An address with the routes that Linux adds for it."""
     network = draw(prefixes(family))
     has_others = network.length < width_of(family)
     ip = ip_at(family, network.first + 1) if has_others else network.ip
@@ -102,7 +96,7 @@ def _next_hops(draw: st.DrawFn, family: int, devs: list[str]) -> NextHop:
 
 @st.composite
 def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
-    kind = draw(st.sampled_from([*_LED, *_PATHLESS]))
+    kind = draw(st.sampled_from(_TYPES))
     route = Route(
         draw(prefixes(family)), type=kind, metric=draw(_METRICS), protocol=draw(_PROTOCOLS)
     )
@@ -110,7 +104,7 @@ def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
     route = route._replace(table=table)
     if family == IPV6 and draw(_ONE_IN_TEN) == 0:
         route = route._replace(source=draw(prefixes(family)))
-    if kind in _PATHLESS:
+    if kind in PATHLESS:
         return route
     hops = [draw(_next_hops(family, devs))]
     if kind == "unicast" and draw(_ONE_IN_TEN) == 0:
@@ -156,7 +150,6 @@ def _rules(draw: st.DrawFn, family: int, devs: list[str]) -> Rule:
 
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[int, Snapshot]:
-    """A family, and a node."""
     family = draw(st.sampled_from([4, 4, 6]))
     links = [_CARD, *draw(st.lists(st.sampled_from(_OTHERS), unique=True, max_size=6))]
     devs = [link.name for link in links]

@@ -14,7 +14,6 @@ def quiet() -> Context:
 
 
 def ran(task: phases.AnyTask, **options: Any) -> Step:
-    """The report of a run in which nothing waits and nothing is logged."""
     return phases.run(task, ctx=quiet(), **options)
 
 
@@ -26,7 +25,6 @@ class Recorder:
         self.ends: list[tuple[str, Status]] = []
 
     def __call__(self, step: Step) -> None:
-        """Record the start or the end."""
         path = "/".join(step.path)
         if step.status is Status.RUNNING:
             self.starts.append(path)
@@ -35,11 +33,7 @@ class Recorder:
 
 
 class StubTask:
-    """A task that sleeps, then returns or raises what you set; it counts its calls.
-
-    Each call raises the next of `errors`, so `errors=[OSError("busy")]` fails once and then
-    succeeds, and `errors=itertools.repeat(OSError("busy"))` always fails.
-    """
+    """A task that counts its calls; each sleeps, and raises the next of `errors`, if any."""
 
     def __init__(
         self,
@@ -56,7 +50,6 @@ class StubTask:
         self._errors = iter(errors)
 
     def do(self, ctx: Context, /) -> object:
-        """Sleep, then raise or return."""
         self.calls += 1
         ctx.sleep(self.seconds)
         for error in self._errors:

@@ -1,8 +1,5 @@
-"""Strategies for routes and rules of any kind, all about one small block of addresses, so that they
-nest, halve and repeat each other.
-
-Linux takes most of them, and says of every address where they lead. `nodes` makes hosts as they are
-in the field.
+"""Strategies for routes and rules of any kind that Linux takes, all about one small block of
+addresses, so that they nest, halve and repeat each other. `nodes` makes hosts as in the field.
 """
 
 from functools import cache, partial
@@ -32,18 +29,9 @@ _TYPES: list[RouteType] = ["unicast"] * 12  # most routes
 _TYPES += [*PATHLESS, *_TYPES_IN_TABLE_LOCAL, "multicast"]
 _ACTIONS: list[RuleAction] = ["to_table"] * 6  # most rules
 _ACTIONS += ["goto", "nop", *sorted(REFUSING)]
-_OTHER_SELECTORS = [
-    ("tos", "0x10"),
-    ("dscp", "0x4"),
-    ("dscp", "0/0x38"),
-    ("uidrange", "0-0"),
-    ("uidrange", "1000-1999"),
-    ("ipproto", "tcp"),
-    ("ipproto", "udp"),
-    ("sport", "1-1023"),
-    ("dport", "53"),
-    *(("oif", dev) for dev in DEVICES),
-]
+_OTHER_SELECTORS = [("tos", "0x10"), ("dscp", "0x4"), ("dscp", "0/0x38"), ("uidrange", "0-0")]
+_OTHER_SELECTORS += [("uidrange", "1000-1999"), ("ipproto", "tcp"), ("ipproto", "udp")]
+_OTHER_SELECTORS += [("sport", "1-1023"), ("dport", "53"), *(("oif", dev) for dev in DEVICES)]
 """The selectors that a Rule has as text, with some values."""
 
 
@@ -54,7 +42,6 @@ def _seldom(strategy: SearchStrategy[Any], usual: Any = None) -> SearchStrategy[
 
 
 def small_block(family: int = 4) -> Prefix:
-    """A block of sixteen addresses."""
     base = as_ip("172.16.0.0" if family == 4 else "fd00:16::")
     return Prefix(family, int(base), width_of(family) - 4)
 
@@ -71,7 +58,7 @@ def prefixes(within: Prefix, *, wider: bool = False) -> SearchStrategy[Prefix]:
     inside = st.builds(partial(Prefix.around, family), addresses, lengths)
     if not wider:
         return inside
-    # Many are default routes, because Linux has special rules for choosing among default routes.
+    # Many are default routes, for which Linux has special rules.
     lengths_around = st.just(0) | st.integers(0, within.length)
     return inside | lengths_around.map(partial(Prefix.around, family, within.first))
 

@@ -1,7 +1,5 @@
 """A naive scan of rules and routes, beside which the engine and the judge are held."""
 
-from typing import NamedTuple
-
 from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import REFUSING, Route
 from hostrouting.model.rule import Rule
@@ -10,49 +8,31 @@ from hostrouting.model.snapshot import Snapshot
 NOT_JUDGED = ("not-judged", None)
 
 
-class Packet(NamedTuple):
-    """What rules select by; the packet has no mark."""
-
-    address: int
-    user: int
-    source: int
-    """-1 is in no block: an IPv6 packet that has no source yet."""
-    iif: str
-
-
 def scanned(
-    snapshot: Snapshot,
-    family: int,
-    address: int,
-    *,
-    user: int = 0,
-    source: int | None = None,
-    iif: str = "lo",
+    snapshot: Snapshot, family: int, address: int, *, user: int = 0, source: int | None = None
 ) -> tuple[str, Route | None]:
-    """What becomes of a packet of this user, or of a pod, by each rule and route."""
-    if source is None:
+    """What becomes of a packet of this user, without a mark, by each rule and route."""
+    if source is None:  # an IPv6 packet without a source is in no block
         source = 0 if family == IPV4 else -1
-    packet = Packet(address, user, source, iif)
     rules = [rule for rule in snapshot.rules if rule.family == family]
     for rule in sorted(rules, key=lambda rule: rule.priority):
-        if is_selected(rule, packet):
+        if is_selected(rule, address, user, source):
             decision = decided(snapshot, rule, address)
             if decision is not None:
                 return decision
     return "no-route", None
 
 
-def is_selected(rule: Rule, packet: Packet) -> bool:
-    """Whether the rule selects this packet."""
+def is_selected(rule: Rule, address: int, user: int, source: int) -> bool:
     meets = [
-        rule.dst is None or rule.dst.first <= packet.address <= rule.dst.last,
-        rule.src is None or rule.src.first <= packet.source <= rule.src.last,
-        rule.iif is None or rule.iif == packet.iif,
+        rule.dst is None or rule.dst.first <= address <= rule.dst.last,
+        rule.src is None or rule.src.first <= source <= rule.src.last,
+        rule.iif in {None, "lo"},
         rule.fwmark & rule.fwmask == 0,
     ]
     for _, users in rule.others:  # all of them are `uidrange`
         first, last = map(int, users.split("-"))
-        meets.append(first <= packet.user <= last)
+        meets.append(first <= user <= last)
     return all(meets) is not rule.invert
 
 

@@ -28,7 +28,6 @@ class Programs:
         text: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> Ended:
-        """See RunProgram."""
         assert 0 < timeout <= 30
         self.asked.append((words, text))
         self.environment = environment or {}

@@ -8,11 +8,10 @@ import attrs
 from hostrouting.errors import BackendError, HostError
 from hostrouting.gate.unit_states import State
 from hostrouting.host.files import Entry
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
 from hostrouting.model.rule import Rule
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200, plain_vm
 from tests.support.incidents import (
-    BY_HAND,
     GUARDED,
     KUBELET,
     config,
@@ -36,10 +35,7 @@ REPAIR_LINE = "hostrouting repair | hostrouting apply --config -"
 
 
 class SilentManager(FakeManager):
-    """A systemd that does not answer."""
-
     def show(self, _names: Sequence[str], *_units: str) -> tuple[Mapping[str, str], ...]:
-        """See Manager."""
         raise HostError("systemctl did not answer within 30 s", what="systemd", kind="no-answer")
 
 
@@ -48,30 +44,25 @@ class PrivateFiles(FakeFiles):
     """Only root may enter the folder of hostrouting."""
 
     def look(self, path: str) -> Entry | None:
-        """See FakeFiles."""
         if path.startswith(f"{LAYOUT.config_directory}/"):
             denied = f"cannot read {path}: Permission denied; run as root"
             raise HostError(denied, what="file", target=path, errno=13)
         return super().look(path)
 
 
-def with_silent_systemd(host: FakeHost) -> FakeHost:
-    """The same host; its systemd does not answer any more."""
-    return attrs.evolve(host, manager=SilentManager())
+def silence_systemd(host: FakeHost) -> None:
+    object.__setattr__(host, "manager", SilentManager())
 
 
-def with_silent_kernel(host: FakeHost) -> FakeHost:
-    """The same host; its kernel does not answer any more."""
+def silence_kernel(host: FakeHost) -> None:
     for nth in range(1, 10):
         error = BackendError("no answer to the dump", kind="timeout")
         host.faults.fail("snapshot", error, nth=nth)
-    return host
 
 
-def with_private_files(host: FakeHost) -> FakeHost:
-    """The same host, of which this user may not read the files."""
+def close_files(host: FakeHost) -> None:
     files = PrivateFiles(texts=host.files.texts, programs=host.files.programs)
-    return attrs.evolve(host, files=files)
+    object.__setattr__(host, "files", files)
 
 
 def right() -> FakeHost:
@@ -105,17 +96,14 @@ def without_routes(*changes: Change) -> Callable[[], FakeHost]:
 
 
 def written(path: str, text: str, mode: int = 0o600) -> Change:
-    """Somebody writes this file."""
     return lambda host: host.files.write(path, text, mode=mode)
 
 
 def lost(path: str) -> Change:
-    """Somebody deletes this file."""
     return lambda host: host.files.remove(path)
 
 
 def delete_folder(host: FakeHost) -> None:
-    """Rm -rf /etc/hostrouting."""
     for path in {*host.files.texts, *host.files.programs, *host.files.links}:
         if path.startswith(f"{LAYOUT.config_directory}/"):
             host.files.remove(path)
@@ -134,6 +122,12 @@ def lose_default(host: FakeHost) -> None:
             host.kernel.ip_route("delete", route)
 
 
+def lose_default_alone(host: FakeHost) -> None:
+    for route in host.kernel.snapshot().routes:
+        if not route.prefix.length:
+            host.kernel.ip_route("delete", route)
+
+
 def end_guard(host: FakeHost) -> None:
     """The guard fails, and nobody starts it again."""
     manager_of(host).properties[LAYOUT.guard_unit] = {
@@ -148,7 +142,6 @@ def end_guard(host: FakeHost) -> None:
 
 
 def mask_guard(host: FakeHost) -> None:
-    """Somebody masks the guard until the next boot."""
     properties = {"ActiveState": "inactive", "LoadState": "masked"}
     manager_of(host).properties[LAYOUT.guard_unit] = properties
 
@@ -166,17 +159,14 @@ def start_k3s(host: FakeHost) -> None:
 
 
 def lock(host: FakeHost) -> None:
-    """Another process has the lock."""
     host.files.locked.add(LAYOUT.lock_path)
 
 
 def stop_systemd(host: FakeHost) -> None:
-    """It is a container without systemd."""
     manager_of(host).running = False
 
 
 def fill(folder: str, reason: str = "No space left on device") -> Change:
-    """Nothing can be written in this folder."""
     return lambda host: host.files.broken.update({folder: reason})
 
 
@@ -184,11 +174,6 @@ def break_python(host: FakeHost) -> None:
     """A package is removed that Python needs."""
     host.files.texts["/usr/bin/python3"] = ""
     host.interpreter.broken = "No module named 'json'"
-
-
-def type_by_hand(host: FakeHost) -> None:
-    """Somebody types what repairs the node until the next boot."""
-    type_routes(host, *REPAIR, protocol=BY_HAND)
 
 
 def load_override(host: FakeHost) -> None:
@@ -212,14 +197,50 @@ def start_router(host: FakeHost) -> None:
     host.kernel.ip_route("add", default)
 
 
+def kubelet(**properties: str) -> Change:
+    def change(host: FakeHost) -> None:
+        known = {"LoadState": "loaded", "StateChangeTimestamp": "Thu 03:02"}
+        known["ConditionTimestamp"] = known["StateChangeTimestamp"]
+        manager_of(host).properties[KUBELET] = {**known, **properties}
+        manager_of(host).errors[KUBELET] = (OVERLAP,)
+
+    return change
+
+
+def ungate(host: FakeHost) -> None:
+    edit_config(host, lambda settings: settings["gate"].update(units=["k3s.service"]))
+    host.files.remove(LAYOUT.drop_in_path(KUBELET))
+
+
+UNITS: dict[State, Sequence[Change]] = {
+    "stuck": [kubelet(ActiveState="failed")],
+    "fails": [kubelet(ActiveState="activating", SubState="auto-restart")],
+    "masked": [kubelet(ActiveState="inactive", LoadState="masked", UnitFileState="masked-runtime")],
+    "skipped": [kubelet(ActiveState="inactive", ConditionResult="no")],
+    "unknown": [kubelet(ActiveState="inactive", LoadState="not-found", StateChangeTimestamp="")],
+    "waiting": [lock, kubelet(ActiveState="activating", SubState="condition")],
+    "queued": [kubelet(ActiveState="inactive", StateChangeTimestamp="", Job="28")],
+    "no answer": [silence_systemd],
+    "starting": [kubelet(ActiveState="activating", SubState="start")],
+    "stopped": [kubelet(ActiveState="inactive")],
+    "runs": [kubelet(ActiveState="active")],
+    "not gated": [ungate],
+}
+"""By the state of kubelet: what has happened on a node."""
+
 INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "nothing": lambda: FakeHost(kernel=h200()),
     "in force": right,
     "in force: a node of kubeadm in mode WARN": right_but(
         start_k3s, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
     ),
-    "in force: another program has set the routes": right_but(lose_routes, type_by_hand),
+    "in force: another program has set the routes": right_but(
+        lose_routes, lambda host: type_routes(host, *REPAIR, protocol=PROTOCOL_BOOT)
+    ),
     "differs: another card has a better default route": without_routes(start_router),
+    "differs: another card has a better default route than the routes lead by": right_but(
+        start_router
+    ),
     "differs: another card has a better default route, and addresses escape": right_but(
         start_router, lose_routes
     ),
@@ -230,9 +251,13 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
         escaping_node, let_pass, start_router, lost(LAYOUT.drop_in_path(KUBELET))
     ),
     "differs: routes are missing": right_but(lose_routes),
+    "differs: routes are missing, and nothing is expected": right_but(lose_routes, routeOverlap={}),
     "differs: the place of a route is taken": right_but(hold_place),
     "differs: addresses escape in mode WARN": right_but(
         staticRoutes={}, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
+    ),
+    "differs: the default route is lost, and our routes stay, in mode WARN": right_but(
+        lose_default_alone, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
     ),
     "differs: addresses escape in mode STRICT": escaping_node,
     "differs: config.json was edited": right_but(
@@ -250,9 +275,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: kubelet was refused, and nothing holds it back now": right_but(
         lambda host: refuse(host, KUBELET, OVERLAP)
     ),
-    "differs: kubelet is masked until the next boot": right_but(
-        lambda host: [change(host) for change in UNITS["masked"]]
-    ),
+    "differs: kubelet is masked until the next boot": right_but(*UNITS["masked"]),
     "differs: the guard has failed, and routes are missing": right_but(end_guard, lose_routes),
     "differs: routes of hostrouting are not configured": after(
         escaping_node, let_pass, lambda host: type_routes(host, *REPAIR)
@@ -264,7 +287,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: another program fights with the guard": right_but(
         written(LAYOUT.fight_path, "412\nanother program takes away our routes\n")
     ),
-    "in force: kubelet fails": right_but(lambda host: [change(host) for change in UNITS["fails"]]),
+    "in force: kubelet fails": right_but(*UNITS["fails"]),
     "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
     "open: by an administrator, and routes are missing": right_but(
         lose_routes, written(LAYOUT.opening_path, "ticket 4711\n")
@@ -273,56 +296,30 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "open: by a drop-in that systemd has loaded, and routes are missing": right_but(
         load_override, lose_routes
     ),
+    "open: the drop-ins of two units are deleted": right_but(
+        lost(LAYOUT.drop_in_path(KUBELET)),
+        lost(LAYOUT.drop_in_path("k3s.service")),
+        gate={"units": [KUBELET, "k3s.service"]},
+    ),
     "open: k3s is not gated": right_but(start_k3s),
     "open: no systemd": right_but(stop_systemd),
     "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
     "shut: Python is broken": right_but(break_python),
     "shut: config.json is broken": right_but(garble),
+    "shut: the network waits for kubelet, whose gate waits for the network": right_but(
+        lambda host: manager_of(host).properties[KUBELET].update(Before="network-online.target")
+    ),
+    "shut: config.json is emptied": right_but(written(LAYOUT.config_path, "")),
     "shut: /etc/hostrouting is deleted": right_but(delete_folder),
+    "shut: others can write to config.json, and routes are missing": right_but(
+        lose_routes, lambda host: host.files.modes.update({LAYOUT.config_path: 0o666})
+    ),
     "waiting: for a default route": right_but(lose_default),
     "waiting: for a device to be named": right_but(start_vpn, lose_routes),
     "waiting: the verdict is undecided": right_but(start_vpn),
     "waiting: packets with a mark go elsewhere": without_routes(mark_packets),
-    "waiting: systemd does not answer": lambda: with_silent_systemd(right()),
-    "waiting: the kernel does not answer": lambda: with_silent_kernel(right()),
-    "waiting: only root may read the files": lambda: with_private_files(right()),
+    "waiting: systemd does not answer": right_but(silence_systemd),
+    "waiting: the kernel does not answer": right_but(silence_kernel),
+    "waiting: only root may read the files": right_but(close_files),
 }
 """By the state, and what has happened."""
-
-
-def kubelet(**properties: str) -> Change:
-    """Systemd shows this of kubelet."""
-
-    def change(host: FakeHost) -> None:
-        known = {"LoadState": "loaded", "StateChangeTimestamp": "Thu 03:02"}
-        known["ConditionTimestamp"] = known["StateChangeTimestamp"]
-        manager_of(host).properties[KUBELET] = {**known, **properties}
-        manager_of(host).errors[KUBELET] = (OVERLAP,)
-
-    return change
-
-
-def silence(host: FakeHost) -> None:
-    """Systemd does not answer any more."""
-    object.__setattr__(host, "manager", SilentManager())
-
-
-def ungate(host: FakeHost) -> None:
-    """Kubelet is not gated, and another unit is."""
-    edit_config(host, lambda settings: settings["gate"].update(units=["k3s.service"]))
-    host.files.remove(LAYOUT.drop_in_path(KUBELET))
-
-
-UNITS: dict[State, Sequence[Change]] = {
-    "stuck": [kubelet(ActiveState="failed")],
-    "fails": [kubelet(ActiveState="activating", SubState="auto-restart")],
-    "masked": [kubelet(ActiveState="inactive", LoadState="masked", UnitFileState="masked-runtime")],
-    "unknown": [kubelet(ActiveState="inactive", LoadState="not-found", StateChangeTimestamp="")],
-    "waiting": [lock, kubelet(ActiveState="activating", SubState="condition")],
-    "no answer": [silence],
-    "starting": [kubelet(ActiveState="activating", SubState="start")],
-    "stopped": [kubelet(ActiveState="inactive")],
-    "runs": [kubelet(ActiveState="active")],
-    "not gated": [ungate],
-}
-"""By the state of kubelet: what has happened on a node."""

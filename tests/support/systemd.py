@@ -1,17 +1,12 @@
-"""A real systemd, booted in half a second on a temporary copy of this host's files, with real
-nested machines.
+"""A real systemd, booted in half a second on a temporary copy of this host's files, with machines.
 
-It does not affect the host: it has its own namespaces (mount, pid, network, …), its files are on a
-tmpfs over a read-only view of the host's, and everything ends with the block, even if the test run
-is killed. What Linux has once for all namespaces is the host's own, and root inside can change it:
-the clock, modules, and some sysctls. No test may: `date -s` inside sets the clock of the host.
+It has its own namespaces, its files are on a tmpfs, and it ends with the block, even if the run is
+killed. But no test may change what Linux has once for all namespaces: the clock, modules, sysctls.
 
-Other versions of systemd are booted from other trees: root file systems of other distributions, as
-`make roots` creates them, with systemd-container, dbus, iproute2 and Python. HOSTROUTING_TREE names
-the tree that every test boots instead of this host's files; with several in HOSTROUTING_TREES, each
-test that is marked `releases` boots one after the other (tests/system/conftest.py). The command
-line of hostrouting runs in all of them in the same way, with this host's Python (inside.py); what
-it installs there is run by the tree's own.
+Other versions of systemd boot from root file systems that `make roots` creates. HOSTROUTING_TREE
+names the one to boot instead of this host's files; with several in HOSTROUTING_TREES, each test
+that is marked `releases` boots one after the other. The command line of hostrouting runs with this
+host's Python in all of them (inside.py); what it installs there is run by the tree's own.
 """
 
 import os
@@ -28,11 +23,6 @@ from tests.support.waiting import wait_for
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def this_tree() -> Path:
-    """The tree that is booted: this host's own files, or what HOSTROUTING_TREE names."""
-    return Path(os.environ.get("HOSTROUTING_TREE") or "/")
-
-
 HOST_FOLDERS = (
     "/etc/hostrouting",
     "/etc/aks-flex-node",
@@ -44,9 +34,7 @@ HOST_FOLDERS = (
 """The folders that no test may read or write on the host; a booted system has them empty."""
 
 MASKED = ("modprobe@.service", "systemd-logind.service")
-"""Units that other units and programs start, and that have to do with modules and log-ins. No test
-does: they would only make every boot longer.
-"""
+"""Units for modules and log-ins, which no test needs: they would make every boot longer."""
 
 NEEDS = ("root", "systemd-nspawn")
 """What booting a systemd needs."""
@@ -73,10 +61,7 @@ def trees() -> list[Path]:
 
 
 class System:
-    """A running system."""
-
     def __init__(self, outer: subprocess.Popen[str], work: Path) -> None:
-        """Use the process in which `boot_system.sh` runs; systemd is not booted yet."""
         self._outer, self._work = outer, work
         self.leader = 0
         """The process id of its systemd, in this process's namespace; 0 before the boot."""
@@ -90,7 +75,6 @@ class System:
         target.chmod(mode)
 
     def link(self, path: str, target: str) -> None:
-        """Create a symbolic link."""
         place = self.outside(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.symlink_to(target)
@@ -113,7 +97,6 @@ class System:
         self.lay(f"/etc/systemd/nspawn/{name}.nspawn", MACHINE_SETTINGS)
 
     def start(self, stdin: IO[str]) -> None:
-        """Boot the system."""
         stdin.write("go\n")
         stdin.flush()
         self._await_boot(0)
@@ -137,7 +120,6 @@ class System:
         return done.stdout
 
     def show(self, unit: str, name: str) -> str:
-        """A property of a unit."""
         return self.must("systemctl", "show", "--value", "-p", name, unit).strip()
 
     def journal(self, unit: str) -> str:
@@ -164,7 +146,6 @@ class System:
         self._await_boot(before)
 
     def settled(self) -> None:
-        """Wait until the boot is over, and every job of systemd's is done."""
         self.run("systemctl", "is-system-running", "--wait")
         jobs = ("systemctl", "list-jobs", "--no-legend")
         wait_for("the jobs of systemd", lambda: self.must(*jobs) == "")
@@ -173,7 +154,7 @@ class System:
         """The path of the same file outside the system."""
         if self.leader:
             return Path(f"/proc/{self.leader}/root{path}")
-        return Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/root{path}")
+        return Path(f"/proc/{_children(self._outer.pid)[0]}/root{self._work}/root{path}")
 
     def _await_boot(self, before: int) -> None:
         def answers() -> bool:
@@ -192,7 +173,7 @@ class System:
         try:
             wait_for("systemd to answer", answers)
         except TimeoutError as error:
-            console = Path(f"/proc/{_child(self._outer.pid)}/root{self._work}/console")
+            console = Path(f"/proc/{_children(self._outer.pid)[0]}/root{self._work}/console")
             raise TimeoutError(
                 f"{error}; its console:\n{console.read_text(errors='replace')[-4000:]}"
             ) from None
@@ -204,7 +185,6 @@ class System:
 def booted(
     files: Mapping[str, str],
     *,
-    scripts: Mapping[str, str],
     machines: tuple[str, ...],
     furnish: Callable[[str], None],
 ) -> Iterator[System]:
@@ -217,8 +197,6 @@ def booted(
             system.link(f"/etc/systemd/system/{unit}", "/dev/null")
         for path, text in files.items():
             system.lay(path, text)
-        for path, text in scripts.items():
-            system.lay(path, text, mode=0o755)
         for name in machines:
             system.add_machine(name)
         furnish(str(system.outside("/")))
@@ -235,7 +213,8 @@ def _prepared(work: Path) -> Iterator[subprocess.Popen[str]]:
     script = PROJECT / "tests" / "support" / "boot_system.sh"
     command = ["setpriv", "--pdeathsig", "KILL"]
     command += ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    command += [str(script), str(work), work.name, str(PROJECT), str(this_tree()), *HOST_FOLDERS]
+    tree = os.environ.get("HOSTROUTING_TREE") or "/"
+    command += [str(script), str(work), work.name, str(PROJECT), tree, *HOST_FOLDERS]
     outer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert outer.stdin is not None
     assert outer.stdout is not None
@@ -257,10 +236,6 @@ def _children(pid: int) -> list[int]:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
         return [int(child) for child in children.split()]
     return []
-
-
-def _child(pid: int) -> int:
-    return _children(pid)[0]
 
 
 def _descendant(pid: int, name: str) -> int:

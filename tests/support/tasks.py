@@ -52,7 +52,6 @@ def context() -> phases.Context:
 
 
 def run(task: phases.Task[object]) -> object:
-    """Execute the task on a fake clock."""
     return phases.execute(task, context())
 
 
@@ -89,7 +88,6 @@ def left_to_do(task: Configure | Remove) -> str:
 
 
 def manager_of(host: FakeHost) -> FakeManager:
-    """The manager of a host that is not an image."""
     assert host.manager is not None
     return host.manager
 
@@ -102,26 +100,21 @@ def type_routes(host: FakeHost, *destinations: str, protocol: int = OURS) -> Non
 
 
 def paths_on(host: FakeHost) -> set[str]:
-    """The paths of all files and links."""
     return {*host.files.texts, *host.files.programs, *host.files.links}
 
 
 def lose_routes(host: FakeHost) -> None:
-    """Delete our routes as another program would."""
     for route in our_routes(host):
         host.kernel.ip_route("delete", route)
 
 
 def ours(host: FakeHost) -> list[str]:
-    """Our routes in the kernel, as text."""
     return [*map(str, our_routes(host))]
 
 
 def our_routes(host: FakeHost) -> tuple[Route, ...]:
-    """Our routes in the kernel."""
     return tuple(route for route in host.kernel.snapshot().routes if route.protocol == OURS)
 
 
 def our_destinations(host: FakeHost) -> list[str]:
-    """The destinations of our routes in the kernel."""
     return [str(route.prefix) for route in our_routes(host)]

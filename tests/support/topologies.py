@@ -22,45 +22,28 @@ from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.ip_text import route_of, rule_of
 from tests.support.sections import expect
 
-IB0 = Link(name="ib0", index=9, type=32)
-WG1 = Link(name="wg1", index=10, kind="wireguard", type=65534)
-ETH1 = Link(name="eth1", index=11)
-CNI0 = Link(name="cni0", index=12, kind="bridge")
-CALI1 = Link(name="cali1", index=13, kind="veth")
-"""InfiniBand, a tunnel, a second card, the bridge of pods, and Calico's device of a pod."""
 BY_IPV6 = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
 ELSEWHERE = Route.to("0.0.0.0/0", dev="ib0", table=100)
 """The default route of IPv6, and one in a table to which a rule sends packets."""
 
 
-def only_ipv4(snapshot: Snapshot) -> Snapshot:
-    """The snapshot of a host without IPv6."""
-    return snapshot._replace(
-        addresses=tuple(each for each in snapshot.addresses if each.ip.version == 4),
-        rules=tuple(each for each in snapshot.rules if each.family == 4),
-        routes=tuple(each for each in snapshot.routes if each.prefix.family == 4),
-    )
-
-
 def host(
     interfaces: Iterable[tuple[str, str]], routes: Iterable[Route] = (), links: Iterable[Link] = ()
 ) -> Snapshot:
-    """A host with IPv4 addresses on devices, the routes that the kernel adds for them, and further
-    routes.
-
-    A device that is not in `links` is an ordinary one.
-    """
+    """A host without IPv6; a device that is not in `links` is an ordinary one."""
     kernel, interfaces, given = FakeKernel(), tuple(interfaces), {link.name: link for link in links}
     for name in dict.fromkeys([*(dev for dev, _ in interfaces), *given]):
         kernel.add_link(given.get(name, name))
     for dev, address in interfaces:
         kernel.add_address(dev, address)
-    there = only_ipv4(kernel.snapshot())
-    return there._replace(routes=(*routes, *there.routes))
+    there = kernel.snapshot()
+    return there._replace(
+        rules=tuple(rule for rule in there.rules if rule.family == 4),
+        routes=(*routes, *there.routes),
+    )
 
 
 def with_docker() -> FakeKernel:
-    """A VM with Docker's bridge."""
     kernel = plain_vm()
     kernel.add_link(Link(name="docker0", index=0, kind="bridge"))
     kernel.add_address("docker0", "172.17.0.1/16")
@@ -80,11 +63,7 @@ def dual_stack_h200() -> FakeKernel:
 
 
 def vpn_node() -> FakeKernel:
-    """A plain VM that sends all packets through wg0, as wg-quick configures it.
-
-    WireGuard's own table has the route. One rule looks it up for packets without WireGuard's mark.
-    The rule before it looks up table main, but ignores the default route there.
-    """
+    """A plain VM that sends all packets through wg0, as wg-quick configures it."""
     kernel = plain_vm()
     kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
     kernel.add_address("wg0", "10.8.0.2/32")
@@ -110,33 +89,9 @@ def cni_node() -> FakeKernel:
     return kernel
 
 
-def vm_with(
-    *routes: Route,
-    rules: tuple[Rule, ...] = (),
-    links: tuple[Link, ...] = (),
-    addresses: tuple[Address, ...] = (),
-) -> Snapshot:
-    """A plain VM with these things."""
-    return with_things(plain_vm().snapshot(), routes, rules, links, addresses)
-
-
-def with_things(
-    host: Snapshot,
-    routes: Iterable[Route],
-    rules: Iterable[Rule],
-    links: Iterable[Link],
-    addresses: Iterable[Address],
-) -> Snapshot:
-    """The host with these things, too; rules stand in the order of their priorities."""
-    return host.with_routes([*routes])._replace(
-        rules=tuple(sorted((*rules, *host.rules), key=lambda rule: rule.priority)),
-        links=(*host.links, *links),
-        addresses=(*host.addresses, *addresses),
-    )
-
-
 _TYPES = {"ib": ARPHRD_INFINIBAND, "ppp": 512}
-_USUAL = {link.name: link for link in (IB0, WG1, ETH1, CNI0, CALI1)}
+_LINKS = [Link("ib0", 9, type=32), Link("wg1", 10, "wireguard", type=65534), Link("eth1", 11)]
+_LINKS += [Link("cni0", 12, "bridge"), Link("cali1", 13, "veth")]
 
 
 def vm_of(text: str) -> Snapshot:
@@ -149,7 +104,7 @@ def vm_of(text: str) -> Snapshot:
     routes: list[Route] = []
     rules: list[Rule] = []
     addresses: list[Address] = []
-    links = {name: link for name, link in _USUAL.items() if re.search(rf"\b{name}\b", text)}
+    links = {link.name: link for link in _LINKS if re.search(rf"\b{link.name}\b", text)}
     vm = plain_vm().snapshot()
     for item in filter(None, map(str.strip, text.split(";"))):
         word, _, rest = item.partition(" ")
@@ -178,14 +133,18 @@ def vm_of(text: str) -> Snapshot:
             vm = vm._replace(rules=tuple(rule for rule in vm.rules if rule.priority == 0))
         else:
             routes.append(route_of(item))
-    return with_things(vm, routes, rules, links.values(), addresses)
+    return vm.with_routes(routes)._replace(
+        rules=tuple(sorted((*rules, *vm.rules), key=lambda rule: rule.priority)),
+        links=(*vm.links, *links.values()),
+        addresses=(*vm.addresses, *addresses),
+    )
 
 
-_KEYS = {"dev": "expected_devs", "allow": "allowed_devs"}
+_KEYS = {"dev": "expected_devs", "allow": "allowed_devs", "services": "service_cidrs"}
 
 
 def checked_as(host: Snapshot, asked: str) -> CheckReport:
-    """The check of CIDRs, `dev=NAME,NAME`, `allow=…` and, at the end, `intended=a rule`."""
+    """The check of CIDRs, `dev=NAME,NAME`, `allow=…`, `services=…` and, last, `intended=a rule`."""
     words, _, intended = asked.partition("intended=")
     cidrs = [word for word in words.split() if "=" not in word]
     section: dict[str, Any] = {"intended_rules": [intended] if intended else []}
@@ -204,13 +163,11 @@ def address(text: str, dev: str) -> Address:
 
 
 def checked(snapshot: Snapshot, *cidrs: str, **section: Any) -> CheckReport:
-    """The check of these CIDRs, or of the usual one."""
     expected = expect(*(cidrs or ["172.16.0.0/16"]), **section)
     return check_snapshot(snapshot, HostRoutingConfig(route_overlap=expected))
 
 
 def marked_vm() -> FakeKernel:
-    """A plain VM that sends packets with a mark by eth1."""
     kernel = plain_vm()
     kernel.add_link(Link(name="eth1", index=0))
     kernel.add_rule(Rule(family=4, priority=32764, fwmark=51820, fwmask=0xFFFFFFFF, table=77))

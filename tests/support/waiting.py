@@ -9,11 +9,9 @@ _LONGEST = 200.0
 
 
 def wait_for(what: str, happened: Callable[[], object], *, longest: float = _LONGEST) -> None:
-    """Call `happened` until what it returns is true, for at most so many seconds.
-
-    The pauses grow, and each is six times as long as the call before it: a call that starts a
-    process would otherwise take the processor from what is waited for.
-    """
+    """Call `happened` until what it returns is true, for at most so many seconds."""
+    # The pauses grow, and each is six times as long as the call before it: a call that starts a
+    # process would otherwise take the processor from what is waited for.
     asked, pause = time.monotonic(), 0.001
     end = asked + longest
     while not happened():

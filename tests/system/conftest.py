@@ -20,6 +20,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(autouse=True)
 def _release(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Boot from the tree for which the test runs."""
     if hasattr(request, "param"):
         monkeypatch.setenv("HOSTROUTING_TREE", str(request.param))

@@ -95,7 +95,6 @@ def attempts(other: int) -> dict[str, Callable[[], None]]:
 
 
 def main(other: int) -> None:
-    """Make all attempts."""
     said = {}
     for name, attempt in attempts(other).items():
         try:

@@ -1,7 +1,12 @@
-"""The gate of any unit, under a real systemd: a refusal refuses, and nothing else does."""
+"""The gate of any unit, under a real systemd: a refusal refuses, and nothing else does. The gate,
+which is root, obeys no variable of a file that the unit's user may write.
+"""
+
+import json
 
 from hostrouting.config.settings import GateConfig
-from tests.support.gate import LAYOUT, config, gate_tests, host, lock, overlap
+from tests.support import gate
+from tests.support.gate import CONFIG, LAYOUT, gate_tests, hostrouting, overlap
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -12,20 +17,51 @@ _SHELL = "BASH_ENV=/etc/evil ENV=/etc/evil SHELLOPTS=noexec POSIXLY_CORRECT=1 IF
 _PYTHON = "PYTHONHOME=/nowhere PYTHONPATH=/etc PYTHONINSPECT=1 PYTHONMALLOC=none"
 _MANAGER = ("BASH_ENV=/etc/evil", "SHELLOPTS=noexec", "PYTHONHOME=/nowhere")
 """What all units have in their environment."""
+# The folder has an empty libc.so.6: whoever obeys a variable that leads there fails, and says so.
+_EVIL = "/var/lib/evil"
+VARIABLES = {
+    "code": f"""\
+LD_PRELOAD={_EVIL}/libc.so.6
+LD_AUDIT={_EVIL}/libc.so.6
+LD_LIBRARY_PATH={_EVIL}
+GCONV_PATH={_EVIL}
+LOCPATH={_EVIL}
+NLSPATH={_EVIL}/%N
+LANG=evil.EVIL
+GLIBC_TUNABLES=glibc.malloc.check=3
+LD_PROFILE=libc.so.6
+LD_PROFILE_OUTPUT={_EVIL}
+LD_DEBUG=all
+LD_DEBUG_OUTPUT={_EVIL}/debug
+""",
+    # With these, the loader prints something, and exits with 0: the gate would be open.
+    "help": "LD_DEBUG=help\n",
+    "list": "LD_TRACE_LOADED_OBJECTS=1\n",
+    "prelink": "LD_TRACE_PRELINKING=1\n",
+}
+"""By the name of a unit: what its user writes into its EnvironmentFile=."""
+OBEYED = ("LD_", "GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH", "NLSPATH")
 KINDS = {
     "plain": "",
-    "user": "User=nobody\nGroup=nogroup\n",
+    "user": "User=nobody\nGroup=nogroup\nPrivateUsers=yes\nPermissionsStartOnly=yes\n",
     "dynamic": "DynamicUser=yes\nPrivateTmp=yes\nWorkingDirectory=/tmp\nUMask=0777\n",
-    "users": "PrivateUsers=yes\nPermissionsStartOnly=yes\n",
     "private-network": "PrivateNetwork=yes\nRestrictAddressFamilies=AF_UNIX\nIPAddressDeny=any\n",
     "namespace": "NetworkNamespacePath=/run/netns/other\n",
-    "read-only": "ProtectSystem=strict\nProtectHome=yes\nReadOnlyPaths=/\n",
-    "inaccessible": "InaccessiblePaths=/etc/hostrouting -/run/hostrouting\n",
-    "hidden": "TemporaryFileSystem=/usr/sbin /run/hostrouting\n",
-    "noexec": "NoExecPaths=/etc /usr/bin/python3\nPrivateDevices=yes\n",
-    "no-root": "NoNewPrivileges=yes\nCapabilityBoundingSet=\nSecureBits=noroot noroot-locked\n",
-    "calls": "SystemCallFilter=~@network-io @mount @process\nMemoryDenyWriteExecute=yes\n",
-    "kernel": """\
+    "hidden": """\
+InaccessiblePaths=/etc/hostrouting -/run/hostrouting
+TemporaryFileSystem=/usr/sbin
+""",
+    "sandbox": """\
+ProtectSystem=strict
+ProtectHome=yes
+ReadOnlyPaths=/
+NoExecPaths=/etc /usr/bin/python3
+PrivateDevices=yes
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+SecureBits=noroot noroot-locked
+SystemCallFilter=~@network-io @mount @process
+MemoryDenyWriteExecute=yes
 ProtectProc=invisible
 ProcSubset=pid
 ProtectControlGroups=yes
@@ -47,8 +83,7 @@ IgnoreSIGPIPE=no
 StandardInput=data
 StandardInputText=exit 0
 """,
-    "limits": "LimitNOFILE=32\nLimitFSIZE=0\nTasksMax=4\nMemoryMax=64M\nNice=19\n",
-    "kill": "KillMode=process\nSendSIGHUP=yes\n",
+    "limits": "LimitNOFILE=32\nLimitFSIZE=0\nTasksMax=4\nMemoryMax=64M\nKillMode=process\n",
     "notify": """\
 Type=notify
 NotifyAccess=all
@@ -57,12 +92,19 @@ ExecStart=/bin/dash -c 'systemd-notify --ready; sleep infinity'
 """,
     "once": "Type=oneshot\nRemainAfterExit=yes\nExecStart=\nExecStart=/bin/true\n",
 }
+for _name in VARIABLES:
+    KINDS[_name] = (
+        f"User=nobody\nEnvironmentFile={_EVIL}/{_name}.env\n"
+        f"ExecStartPre=+/bin/cp /proc/self/environ /run/seen-by-root-{_name}\n"
+    )
 UNITS = tuple(f"{kind}.service" for kind in KINDS)
-GATED = config(mode="STRICT")._replace(gate=GateConfig(UNITS))
+GATED = gate.config(mode="STRICT")._replace(gate=GateConfig(UNITS))
 FILES = {
     f"/etc/systemd/system/{kind}.service": f"[Service]\n{_RUNS}{text}"
     for kind, text in KINDS.items()
 }
+FILES |= {f"{_EVIL}/{name}.env": text for name, text in VARIABLES.items()}
+FILES[f"{_EVIL}/libc.so.6"] = ""
 # What a drop-in that comes later may do to the lists of commands.
 FILES["/etc/systemd/system/plain.service.d/90-own.conf"] = (
     "[Service]\nExecStartPre=\nExecStartPre=/bin/true\n"
@@ -92,18 +134,21 @@ def start_all(system: System) -> dict[str, str]:
 
 def test_any_unit() -> None:
     """Each story begins where the last one has ended."""
-    with host(GATED, more=FILES, machines=()) as system:
+    with gate.host(GATED, more=FILES, machines=()) as system:
         every_kind_of_unit(system)
+        no_variable_reaches_the_gate(system)
+        what_would_give_root_away_is_named(system)
         system.must("systemctl", "stop", "statuses.service")
         system.must("systemctl", "unset-environment", *_MANAGER)
         overlap(system, "add")
-        lock(system)
+        gate.lock(system)
         a_signal(system)
         a_command_that_vanishes(system)
 
 
 def every_kind_of_unit(system: System) -> None:
     """No setting of a unit or its manager opens the gate or keeps it shut, also with bash."""
+    system.must("chown", "-R", "nobody", _EVIL)
     system.must("ln", "-sf", "bash", "/usr/bin/sh")
     system.must("ip", "netns", "add", "other")
     system.must("systemctl", "set-environment", *_MANAGER)
@@ -119,8 +164,60 @@ def every_kind_of_unit(system: System) -> None:
     assert [kind for kind, state in states.items() if state != "active"] == []
 
 
+def no_variable_reaches_the_gate(system: System) -> None:
+    """No code of the unit's user has run, and root has written nothing for him."""
+    journal = system.journal("*.service")
+    assert "ld.so" not in journal
+    assert "shared librar" not in journal
+    assert system.must("find", _EVIL, "-user", "root") == ""
+    for name in VARIABLES:
+        seen = system.must("cat", f"/run/seen-by-root-{name}").split("\0")
+        assert [each for each in seen if each.startswith(OBEYED)] == [], name
+
+
+SETS = "[Service]\nEnvironment=A=1 LD_PRELOAD=/x\nEnvironment='GCONV_PATH=/with blanks' TMPDIR=/x\n"
+MOUNTS = (
+    "BindPaths=/srv:/etc\nDynamicUser=yes",
+    "BindReadOnlyPaths=/srv:/etc\nUser=nobody",
+    "ExtensionImages=/srv/image\nUser=65534",
+    "MountImages=/srv/image:/etc\nUser=nobody",
+    "RootDirectory=/srv",
+    "RootImage=/srv/image",
+)
+MOUNTS_OF_ROOT = (
+    "BindPaths=/srv",
+    "BindPaths=/srv\nUser=root",
+    "MountImages=/srv/image:/etc\nUser=0",
+)
+"""Root runs the unit on these files, with or without a gate."""
+
+
+def what_would_give_root_away_is_named(system: System) -> None:
+    """The plan names the unit and the variables that it would lose, as systemd shows them; and each
+    unit and loaded instance in which root would run the gate from other files than the host's.
+    """
+    system.lay("/etc/systemd/system/own.service", f"{SETS}{_RUNS}")
+    system.lay("/etc/systemd/system/app@.service", f"[Service]\n{_RUNS}")
+    settings = (*MOUNTS, *MOUNTS_OF_ROOT)
+    instances = [f"app@{number}.service" for number in range(len(settings))]
+    for instance, setting in zip(instances, settings, strict=True):
+        drop_in = f"/etc/systemd/system/{instance}.d/50-own.conf"
+        system.lay(drop_in, f"[Service]\n{setting}\n")
+    # systemd has loaded what a loaded unit names.
+    names = " ".join(instances)
+    system.lay("/etc/systemd/system/multi-user.target.d/50.conf", f"[Unit]\nAfter={names}\n")
+    system.must("systemctl", "daemon-reload")
+    gated = GATED._replace(gate=GateConfig((*UNITS, "own.service", "app@.service")))
+    system.lay(CONFIG, json.dumps(gated.to_mapping()))
+    said = hostrouting(system, "plan", "--config", CONFIG).stdout
+    assert "own.service loses GCONV_PATH and LD_PRELOAD, which its Environment= sets" in said
+    for instance, setting in zip(instances, MOUNTS, strict=False):
+        name = setting.partition("=")[0]
+        assert f"{instance} has {name}=, so root would run the gate from" in said
+    assert said.count("so root would run the gate from") == len(MOUNTS)
+
+
 def begin_slowly(system: System) -> None:
-    """Begin a start of a unit, and wait until its gate waits for the lock."""
     last_start = system.show("statuses.service", "InvocationID")
     system.must("systemctl", "start", "--no-block", "statuses.service")
 

@@ -6,15 +6,13 @@ routes and rules of others must be what they were the first time. The programs a
 those of the distribution.
 """
 
-import json
 from itertools import cycle
 from typing import NamedTuple
 
 import pytest
 
 from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
-from tests.hostrouting.check.test_fields import Field
-from tests.support.gate import CIDR, apply, config, foreign, host, hostrouting, remove
+from tests.support.gate import CIDR, LAYOUT, apply, config, foreign, host, markers, remove
 from tests.support.sections import expect, static
 from tests.support.systemd import NEEDS, System
 from tests.support.waiting import wait_for
@@ -60,21 +58,19 @@ class Step(NamedTuple):
     """The program is done when none has this text."""
     gateway: str | None = "10.0.0.1"
     """That of our route. None: our route is gone and cannot be set, so a gated start waits."""
-    as_in: str = ""
-    """The file in tests/hosts that has this state."""
-    verdict: str = "ok"
-    """The verdict where no file has this state."""
+    marker: str = LAYOUT.ok_path
+    """That of the verdict on the story's networks."""
 
 
 class Story(NamedTuple):
     """What one program does; the last step leads back to where the first begins."""
 
-    needs: tuple[str, ...]
     files: dict[str, str]
-    prepare: str
-    """What is done once, before the story begins."""
-    cidrs: tuple[str, ...]
     steps: tuple[Step, ...]
+    prepare: str = ""
+    """What is done once, before the story begins."""
+    needs: tuple[str, ...] = ()
+    cidrs: tuple[str, ...] = (CIDR,)
 
 
 OPENVPN_FILES = {
@@ -110,9 +106,11 @@ fingerprint() {
 }
 echo "peer-fingerprint $(fingerprint client)" >>server/vpn.conf
 echo "peer-fingerprint $(fingerprint server)" >>client/vpn.conf
+echo redirect-gateway >>client/vpn.conf
 systemctl start openvpn-server@vpn
 """
 VPN = "systemctl {} openvpn-client@vpn"
+GATEWAY = "sed -i 's/^redirect-gateway.*/redirect-gateway {}/' /etc/openvpn/client/vpn.conf; "
 ALL_BY_TUN0 = "default via 10.8.0.1 dev tun0"
 HALF_BY_TUN0 = "128.0.0.0/1 via 10.8.0.1 dev tun0"
 FLUSH = "ip route flush proto 213"
@@ -176,38 +174,32 @@ NETWORKD_GATEWAY = f"sed -i 's/Gateway=.*/Gateway={{}}/' {LINK_PATH}; networkctl
 ONLINE = "/usr/lib/systemd/systemd-networkd-wait-online --interface=eth0"
 
 STORIES = {
-    "OpenVPN takes the default route": Story(
+    "OpenVPN": Story(
         needs=("openvpn", "openssl", "/dev/net/tun"),
         files=OPENVPN_FILES,
-        prepare=OPENVPN_PREPARE + "echo redirect-gateway >>client/vpn.conf",
-        cidrs=(CIDR,),
+        prepare=OPENVPN_PREPARE,
         steps=(
-            Step(VPN.format("start"), ALL_BY_TUN0, as_in="openvpn-redirect-gateway"),
+            Step(VPN.format("start"), ALL_BY_TUN0, marker=LAYOUT.undecided_path),
             # Nobody can tell where our route would have to go now.
-            Step(FLUSH, gateway=None, verdict="undecided"),
+            Step(FLUSH, gateway=None, marker=LAYOUT.undecided_path),
             Step(VPN.format("stop"), "default via 10.0.0.1 dev eth0"),
-        ),
-    ),
-    "OpenVPN hides the default route (def1)": Story(
-        needs=("openvpn", "openssl", "/dev/net/tun"),
-        files=OPENVPN_FILES,
-        prepare=OPENVPN_PREPARE + "echo redirect-gateway def1 >>client/vpn.conf",
-        cidrs=("10.245.0.0/16",),
-        steps=(
-            Step(VPN.format("start"), HALF_BY_TUN0, as_in="openvpn-def1"),
-            Step(VPN.format("stop"), until_no="128.0.0.0/1 "),
+            Step(
+                GATEWAY.format("def1") + VPN.format("start"),
+                HALF_BY_TUN0,
+                marker=LAYOUT.undecided_path,
+            ),
+            Step(GATEWAY.format("") + VPN.format("stop"), until_no="128.0.0.0/1 "),
         ),
     ),
     "FRR": Story(
         needs=("vtysh",),
         files=FRR_FILES,
-        prepare="",
         cidrs=("10.244.0.0/16", CIDR),
         steps=(
-            Step("systemctl start frr", BY_ETH1, as_in="frr-static"),
-            Step(FRR_TYPED, BY_ETH0, as_in="frr-static-by-the-uplink"),
+            Step("systemctl start frr", BY_ETH1, marker=LAYOUT.detected_path),
+            Step(FRR_TYPED, BY_ETH0),
             # What was typed is forgotten: the file has the other router.
-            Step("systemctl restart frr", BY_ETH1, as_in="frr-static"),
+            Step("systemctl restart frr", BY_ETH1, marker=LAYOUT.detected_path),
             Step("systemctl stop frr", until_no="172.16.4.0/24 "),
         ),
     ),
@@ -215,20 +207,17 @@ STORIES = {
         needs=("ifup",),
         files={"/etc/network/interfaces": INTERFACES},
         prepare="ip address flush dev eth0; ifup eth0",
-        cidrs=(CIDR,),
         steps=(
-            Step("ifdown eth0", until_no="default ", gateway=None, verdict="no-default-route"),
-            Step("ifup eth0", as_in="ifupdown-gateway"),
+            Step("ifdown eth0", until_no="default ", gateway=None, marker=LAYOUT.detected_path),
+            Step("ifup eth0"),
             Step(
                 f"ifdown eth0; {OTHER_ROUTER.format('10.0.0.2')}; ifup eth0",
                 "default via 10.0.0.2 dev eth0 onlink",
                 gateway="10.0.0.2",
-                as_in="ifupdown-gateway",
             ),
             Step(
                 f"ifdown eth0; {OTHER_ROUTER.format('10.0.0.1')}; ifup eth0",
                 "default via 10.0.0.1 dev eth0 onlink",
-                as_in="ifupdown-gateway",
             ),
         ),
     ),
@@ -236,7 +225,6 @@ STORIES = {
         needs=("nmcli",),
         files={"/etc/NetworkManager/NetworkManager.conf": NETWORK_MANAGER_CONF},
         prepare=f"{NETWORK_MANAGER_PROFILE}systemctl start NetworkManager; {NM_UP}",
-        cidrs=(CIDR,),
         steps=(
             Step(NM_GATEWAY.format("10.0.0.2"), "default via 10.0.0.2 ", gateway="10.0.0.2"),
             Step(
@@ -244,15 +232,13 @@ STORIES = {
                 "default via 10.0.0.2 ",
                 gateway="10.0.0.2",
             ),
-            Step(NM_DOWN, until_no="default ", gateway=None, verdict="no-default-route"),
+            Step(NM_DOWN, until_no="default ", gateway=None, marker=LAYOUT.detected_path),
             Step(NM_GATEWAY.format("10.0.0.1"), "default via 10.0.0.1 "),
         ),
     ),
     "systemd-networkd": Story(
-        needs=(),
         files={LINK_PATH: LINK},
         prepare=f"ip address flush dev eth0; systemctl start systemd-networkd; {ONLINE}",
-        cidrs=(CIDR,),
         steps=(
             Step(NETWORKD_GATEWAY.format("10.0.0.2"), "default via 10.0.0.2 ", gateway="10.0.0.2"),
             Step(
@@ -266,12 +252,13 @@ STORIES = {
 }
 
 
-def told(name: str) -> object:
-    """The story of this name as a parameter, with what it needs."""
-    return pytest.param(STORIES[name], marks=pytest.mark.needs(*STORIES[name].needs), id=name)
-
-
-@pytest.mark.parametrize("story", [told(name) for name in STORIES])
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(story, marks=pytest.mark.needs(*story.needs), id=name)
+        for name, story in STORIES.items()
+    ],
+)
 def test_beside(story: Story) -> None:
     """After each step our route is right, and the routes of others are as they are without us."""
     files = {**story.files, f"/etc/systemd/system/{GATED}": PODS}
@@ -287,11 +274,11 @@ def test_beside(story: Story) -> None:
         for step, expected in zip(story.steps, alone, strict=True):
             carry_out(system, step.command)
             await_routes(system, step, expected)
-            if leads_by_the_gateway(step, expected):
+            # If the default route has the gateway of our route, a deleted one comes back.
+            if any(line.startswith(f"default via {step.gateway} dev eth0") for line in expected):
                 carry_out(system, next(deletions))
                 await_routes(system, step, expected)
-            verdict_is_right(system, step, story)
-            gate_decides(system, step, story)
+            gate_decides(system, step)
             assert ours(system) == wanted(step)
             assert foreign(system) == expected
 
@@ -308,7 +295,6 @@ def settings(story: Story) -> HostRoutingConfig:
 
 
 def carry_out(system: System, command: str) -> None:
-    """Run the command of a step."""
     system.must("bash", "-euc", command)
 
 
@@ -331,15 +317,9 @@ def ours(system: System) -> list[str]:
 
 
 def wanted(step: Step) -> list[str]:
-    """Our routes as they have to be after the step."""
     if step.gateway is None:
         return []
     return [f"{ROUTE} via {step.gateway} dev eth0"]
-
-
-def leads_by_the_gateway(step: Step, others: list[str]) -> bool:
-    """Whether the default route has the gateway of our route, so that a deleted one comes back."""
-    return any(line.startswith(f"default via {step.gateway} dev eth0") for line in others)
 
 
 def await_routes(system: System, step: Step, expected: list[str]) -> None:
@@ -351,35 +331,21 @@ def await_routes(system: System, step: Step, expected: list[str]) -> None:
     wait_for(f"our routes after {step.command!r}", are_right)
 
 
-def verdict_is_right(system: System, step: Step, story: Story) -> None:
-    """The verdict of a check is that of the file with the same state."""
-    verdict = json.loads(hostrouting(system, "check", "--json").stdout)["verdict"]
-    assert verdict == right_verdict(step, story), step.command
-
-
-def right_verdict(step: Step, story: Story) -> str:
-    """What an operator would say of the story's networks after the step."""
-    if not step.as_in:
-        return step.verdict
-    said = Field.read(step.as_in).families["ipv4"]
-    assert sorted(said.cidrs) == sorted(story.cidrs)
-    return said.right
-
-
-def gate_decides(system: System, step: Step, story: Story) -> None:
-    """A gated start passes, waits, or is refused as the rules say."""
+def gate_decides(system: System, step: Step) -> None:
+    """A gated start passes, waits, or is refused as the rules say, and leaves its verdict."""
     if step.gateway is None:
         system.must("systemctl", "start", "--no-block", GATED)
         wait_for("the start to wait", lambda: is_waiting(system))
+        assert markers(system) == {step.marker}, step.command
         return
     # If a start waited after the last step, this is the same one: it goes on now.
-    is_refused = right_verdict(step, story) == "overlap"
+    is_refused = step.marker == LAYOUT.detected_path
     assert system.run("systemctl", "start", GATED).returncode == int(is_refused)
+    assert markers(system) == {step.marker}, step.command
     system.must("systemctl", "stop", GATED)
 
 
 def is_waiting(system: System) -> bool:
-    """Whether the start of the gated unit waits for our route."""
     this_start = system.show(GATED, "InvocationID")
     said = system.must("journalctl", "--quiet", f"_SYSTEMD_INVOCATION_ID={this_start}")
     return "waiting for up to" in said

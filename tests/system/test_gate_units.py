@@ -1,41 +1,41 @@
-"""Units other than machines behind the gate, under a real systemd."""
+"""Units other than machines behind the gate, and drop-ins of others beside its own, under a real
+systemd.
+"""
 
-from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
-from tests.support.gate import HALVES, apply, config, gate_tests, host, overlap
-from tests.support.systemd import System
+import json
+import re
+from functools import partial
+
+from hostrouting.config.settings import GateConfig, HostRoutingConfig, Mode, ProbeRewriteConfig
+from tests.support.gate import CONFIG, HALVES, apply, config, gate_tests, host, hostrouting, overlap
+from tests.support.systemd import PROJECT, System
 from tests.support.waiting import wait_for
 
 pytestmark = gate_tests
 
 KUBELET, AGENT, LATER = "kubelet.service", "agent@.service", "later.service"
 INSTANCE = "agent@a.service"
-STARTED = (KUBELET, INSTANCE)
-
-# As kubeadm installs it, but for RestartSec= and Restart=, of which install.md has both.
-_UNITS = {
-    KUBELET: """\
-[Unit]
-StartLimitIntervalSec=0
-[Service]
-ExecStart=/bin/sleep infinity
-RestartSec=0.2
-Restart=on-failure
-""",
-    AGENT: "[Service]\nExecStart=/bin/sleep infinity\n",
+GATED = (KUBELET, AGENT, LATER)
+SLEEPS = "[Service]\nExecStart=/bin/sleep infinity\n"
+_FILES = {
+    # As kubeadm installs it, but for RestartSec= and Restart=, of which install.md has both.
+    f"/usr/lib/systemd/system/{KUBELET}": (
+        f"[Unit]\nStartLimitIntervalSec=0\n{SLEEPS}RestartSec=0.2\nRestart=on-failure\n"
+    ),
+    f"/etc/systemd/system/{KUBELET}.d/10-kubeadm.conf": (
+        "[Service]\nExecStartPre=/bin/touch /run/kubeadm\n"
+    ),
+    f"/usr/lib/systemd/system/{AGENT}": SLEEPS,
 }
-_FILES = {f"/usr/lib/systemd/system/{unit}": text for unit, text in _UNITS.items()}
-_FILES[f"/etc/systemd/system/{KUBELET}.d/10-kubeadm.conf"] = (
-    "[Service]\nExecStartPre=/bin/touch /run/kubeadm\n"
-)
 
 
-def gating(*units: str, repaired: bool = False) -> HostRoutingConfig:
-    """STRICT for these units."""
-    return config(*(HALVES if repaired else ()), mode="STRICT")._replace(gate=GateConfig(units))
+def gating(*, repaired: bool = False, mode: Mode = "STRICT") -> HostRoutingConfig:
+    """The check for these units, and perhaps the routes that make it pass."""
+    routes = HALVES if repaired else ()
+    return config(*routes, mode=mode)._replace(gate=GateConfig(GATED))
 
 
 def is_active(system: System, unit: str) -> bool:
-    """Whether the unit runs."""
     return system.show(unit, "ActiveState") == "active"
 
 
@@ -45,51 +45,50 @@ def run_of(system: System, unit: str) -> tuple[str, str]:
 
 
 def await_attempts(system: System, unit: str, count: int) -> None:
-    """Wait until systemd has started the unit again this many times."""
     wait_for(f"{unit} to try", lambda: int(system.show(unit, "NRestarts")) >= count)
 
 
 def start(system: System, unit: str) -> int:
-    """Start the unit as an operator does."""
     return system.run("systemctl", "start", unit).returncode
 
 
 def test_every_promise_for_each_unit() -> None:
     """It is refused while addresses escape, starts after the repair, and then left alone."""
-    gated = (KUBELET, AGENT, LATER)
-    with host(gating(*gated), more=_FILES, machines=()) as system:
+    with host(gating(), more=_FILES, machines=()) as system:
         each_is_refused(system)
         one_that_comes_later_is_gated(system)
         await_attempts(system, KUBELET, 3)
         overlap(system, "del")
         they_start(system)
 
-        running = {unit: run_of(system, unit) for unit in (*STARTED, LATER)}
+        running = {unit: run_of(system, unit) for unit in (KUBELET, INSTANCE, LATER)}
         overlap(system, "add")
-        apply(system, gating(*gated), code=1)
+        apply(system, gating(), code=1)
         assert {unit: run_of(system, unit) for unit in running} == running
         one_that_ends_stays_down(system)
-        apply(system, gating(*gated, repaired=True))
+        apply(system, gating(repaired=True))
         wait_for("kubelet to start", lambda: is_active(system, KUBELET))
         for unit in (INSTANCE, LATER):
             assert run_of(system, unit) == running[unit], unit
 
+        a_condition_of_ones_own(system)
+        a_gate_that_is_cancelled(system)
+
 
 def each_is_refused(system: System) -> None:
     """The start fails, and the reason is in the journal of the unit."""
-    reason = "OVERLAP: 172.16.0.0/16 leaves through ib0"
-    for unit in STARTED:
+    for unit in (KUBELET, INSTANCE):
         assert start(system, unit) == 1, unit
         assert "network-online.target" in system.show(unit, "Wants").split()
         journal = system.journal(unit)
-        assert f"hostrouting: {reason}" in journal, unit
+        assert "hostrouting: OVERLAP: 172.16.0.0/16 leaves through ib0" in journal, unit
         assert f"hostrouting: {unit} was refused: see the lines above" in journal, unit
         assert not is_active(system, unit), unit
 
 
 def one_that_comes_later_is_gated(system: System) -> None:
     """It was named in the configuration before it was there."""
-    system.lay(f"/usr/lib/systemd/system/{LATER}", _UNITS[AGENT])
+    system.lay(f"/usr/lib/systemd/system/{LATER}", SLEEPS)
     system.must("systemctl", "daemon-reload")
     assert start(system, LATER) == 1
 
@@ -109,6 +108,41 @@ def one_that_ends_stays_down(system: System) -> None:
     assert not is_active(system, KUBELET)
 
 
+def a_condition_of_ones_own(system: System) -> None:
+    """That of docs/library.md holds back a unit that the gate has let pass, and says why."""
+    page = (PROJECT / "docs/library.md").read_text(encoding="utf-8")
+    [(path, text)] = re.findall(r"```ini\n# (\S+)\n(.*?)```", page, re.DOTALL)
+    system.lay(path, text)
+    system.must("systemctl", "daemon-reload")
+    passed = system.journal(KUBELET).count("hostrouting: OK")
+    assert system.run("systemctl", "restart", KUBELET).returncode != 0
+    assert "no licence" in system.journal(KUBELET)
+    assert system.journal(KUBELET).count("hostrouting: OK") > passed
+    system.lay("/etc/licence", "a licence\n")
+    system.must("systemctl", "start", KUBELET)
+
+
+def a_gate_that_is_cancelled(system: System) -> None:
+    """In STRICT each run fails, with its work done; in WARN it warns, and so does status."""
+    say = partial(hostrouting, system)
+    foreign = f"/etc/systemd/system/{KUBELET}.d/50-foreign.conf"
+    system.lay(foreign, "[Service]\nExecCondition=\n")
+    system.must("systemctl", "daemon-reload")
+    sentence = f"{KUBELET} starts unchecked: another drop-in takes the ExecCondition= of the gate"
+    strict, warn = gating(repaired=True), gating(repaired=True, mode="WARN")
+    for settings, code in ((strict, 1), (warn, 0)):
+        system.must("ip", "route", "flush", "proto", "213")
+        system.lay(CONFIG, json.dumps(settings.to_mapping()))
+        done = say("apply", "--wait", "0", "--allow-removal", "--config", CONFIG)
+        assert (done.returncode, sentence in done.stdout + done.stderr) == (code, True)
+        assert system.must("ip", "route", "show", "proto", "213").count("\n") == len(HALVES)
+    for command in (["plan", "--config", CONFIG], ["status"]):
+        assert sentence in say(*command).stdout
+    system.must("rm", foreign)
+    apply(system, strict)
+    assert say("status").returncode == 0
+
+
 _FLUSH = """\
 [Service]
 Type=oneshot
@@ -122,20 +156,19 @@ _LOOKS = "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'nft list tables >/run/s
 
 def test_the_table_for_probes() -> None:
     """The table is there before a gated unit starts, at boot and after each flush."""
+    units = "/etc/systemd/system"
     looks = {
-        f"/etc/systemd/system/{AGENT}": f"{_WANTS}{_LOOKS}",
-        "/etc/systemd/system/nftables-flush.service": _FLUSH,
-        "/etc/systemd/system/nftables.service": f"[Unit]\nDefaultDependencies=no\n{_FLUSH}",
+        f"{units}/{AGENT}": f"{_WANTS}{_LOOKS}",
+        f"{units}/nftables-flush.service": _FLUSH,
+        f"{units}/nftables.service": f"[Unit]\nDefaultDependencies=no\n{_FLUSH}",
+        f"{units}/multi-user.target.d/boot.conf": (
+            "[Unit]\nWants=agent@boot.service nftables.service\n"
+        ),
     }
     wanted = HostRoutingConfig(
         gate=GateConfig((AGENT,)), probe_rewrite=ProbeRewriteConfig(True, ("eth0",))
     )
     with host(wanted, more=looks, machines=()) as system:
-        system.must(
-            "systemctl", "add-wants", "multi-user.target", "agent@boot.service", "nftables.service"
-        )
-        system.reboot()
-        system.settled()
         assert "table ip6 hostrouting" in (system.read("/run/seen") or "")
         after = system.show("probe-rewrite.service", "After").split()
         assert {"nftables.service", "nftables-flush.service"} <= set(after)

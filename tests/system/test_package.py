@@ -50,7 +50,8 @@ def test_the_package(tmp_path: Path) -> None:
     and files stay, and so they do with another one.
     """
     older, newer = packages(tmp_path)
-    with host(more={f"/etc/systemd/system/{UNIT}": TEXT}, machines=()) as system:
+    unit = {f"/etc/systemd/system/{UNIT}": TEXT}
+    with host(more=unit, machines=(), is_compiled=False) as system:
         for package in (older, newer):
             system.outside(f"/root/{package.name}").write_bytes(package.read_bytes())
         list_files = ("sh", "-c", OF_A_NODE.replace("/etc/hostrouting ", ""))

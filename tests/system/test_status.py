@@ -18,15 +18,16 @@ pytestmark = gate_tests
 KUBELET, GUARD = "kubelet.service", LAYOUT.guard_unit
 RUNS_PODS = {
     f"/usr/lib/systemd/system/{KUBELET}": "[Unit]\nStartLimitIntervalSec=0\n"
-    "[Service]\nExecStart=/bin/sleep infinity\n"
+    "[Service]\nExecStart=/bin/sleep infinity\n",
+    # systemd keeps what it knows of a unit that another one names, such as an enabled one.
+    f"{LAYOUT.unit_directory}/multi-user.target.d/50-site.conf": f"[Unit]\nAfter={KUBELET}\n",
 }
-OVERRIDE = f"{LAYOUT.unit_directory}/{KUBELET}.d/50-site.conf"
 REPAIR = "hostrouting repair | hostrouting apply --config -"
 
 
-def status(system: System, *, code: int = 1) -> str:
+def status(system: System, *unit: str, code: int = 1) -> str:
     """The page of `status`, which must end with this exit code."""
-    done = hostrouting(system, "status")
+    done = hostrouting(system, "status", *unit)
     assert done.returncode == code
     return done.stdout
 
@@ -65,8 +66,9 @@ def a_refused_unit(escaping: System) -> None:
     assert escaping.run("systemctl", "start", KUBELET).returncode == 1
 
     reason = "    when it failed: hostrouting: OVERLAP: 172.16.0.0/16 leaves through ib0"
-    wait_for("its words", lambda: reason in hostrouting(escaping, "status").stdout)
+    escaping.journal(KUBELET)  # journald may be later than systemd
     page = status(escaping)
+    assert reason in page
     assert page.startswith("DIFFERS: 172.16.0.0/16 leaves through ib0")
     assert f"  {KUBELET} has failed, and systemd does not start it again" in page
     type_line(escaping, proposed(page, REPAIR))
@@ -74,19 +76,6 @@ def a_refused_unit(escaping: System) -> None:
     page = status(escaping)
     assert page.startswith(f"DIFFERS: {KUBELET} has failed, and systemd does not start it again")
     type_line(escaping, proposed(page, f"systemctl start {KUBELET}"))
-
-
-def a_start_that_was_not_checked(repaired: System) -> None:
-    """Given a drop-in that cancels the gate, kubelet starts, and the page says where to look."""
-    repaired.lay(OVERRIDE, "[Service]\nExecCondition=\n")
-    repaired.must("systemctl", "daemon-reload")
-    repaired.must("systemctl", "restart", KUBELET)
-
-    page = status(repaired)
-    assert f"DIFFERS: {KUBELET} starts unchecked: another drop-in takes the Exec" in page
-    assert OVERRIDE in repaired.must("systemctl", "cat", KUBELET)
-    repaired.outside(OVERRIDE).unlink()
-    repaired.must("systemctl", "daemon-reload")
 
 
 def a_python_that_is_gone(repaired: System) -> None:
@@ -119,12 +108,10 @@ def a_guard_that_has_failed(repaired: System) -> None:
     repaired.must("systemctl", "kill", "--signal=KILL", GUARD)
     wait_for("the guard to fail", lambda: repaired.show(GUARD, "SubState") == "failed")
 
-    # journald may be later than systemd.
-    reason = "Address family not supported by protocol"
-    wait_for("its words", lambda: reason in hostrouting(repaired, "status").stdout)
+    repaired.journal(GUARD)
     page = status(repaired)
     assert page.startswith(f"DIFFERS: {GUARD} has failed")
-    assert reason in page
+    assert "Address family not supported by protocol" in page
     repaired.lay(override, LIMITED)
     repaired.must("systemctl", "daemon-reload")
     type_line(repaired, proposed(page, f"hostrouting apply --config {LAYOUT.config_path}"))
@@ -135,18 +122,87 @@ def a_unit_that_waits_for_a_lock(repaired: System) -> None:
     """Given a service that has locked the node, kubelet waits until it is stopped."""
     gate.lock(repaired)
     repaired.must("systemctl", "restart", "--no-block", KUBELET)
-    waits = f"WAITING: {KUBELET} waits in the gate"
-    wait_for("the page to say it", lambda: waits in hostrouting(repaired, "status").stdout)
+    wait_for("kubelet", lambda: repaired.show(KUBELET, "SubState") == "condition")
+    assert f"WAITING: {KUBELET} waits in the gate" in hostrouting(repaired, "status").stdout
     repaired.must("systemctl", "stop", "holder.service")
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
 
+OVERRIDE = f"{LAYOUT.unit_directory}/{KUBELET}.d/50-site.conf"
+HANGS = "[Service]\nType=oneshot\nExecStart=/bin/sleep infinity\n"
+WAITS_FOR_IT = "[Unit]\nWants=hangs.service\nAfter=hangs.service\n"
+
+
+def a_start_that_waits_for_another_unit(repaired: System) -> None:
+    """Given a network-online.target that is never reached, kubelet does not get to the gate."""
+    network = f"{LAYOUT.unit_directory}/network-online.target.d/50-site.conf"
+    repaired.lay(f"{LAYOUT.unit_directory}/hangs.service", HANGS)
+    repaired.lay(network, WAITS_FOR_IT)
+    repaired.must("systemctl", "daemon-reload")
+    repaired.must("systemctl", "stop", "network-online.target")
+    repaired.must("systemctl", "restart", "--no-block", KUBELET)
+    wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "inactive")
+
+    page = status(repaired, code=3)
+    assert page.startswith(f"WAITING: {KUBELET} does not run: its start waits for another unit")
+    assert "to see which: systemctl list-jobs" in page
+    assert "hangs.service" in repaired.must("systemctl", "list-jobs")
+    repaired.outside(network).unlink()
+    repaired.must("systemctl", "stop", "hangs.service")
+    wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
+
+
+SKIPS = (
+    ("[Unit]\nConditionPathExists=/root/joined\n", "ConditionPathExists=/root/joined"),
+    ("[Service]\nExecCondition=/bin/false\n", "ExecCondition=/bin/false"),
+)
+"""What makes systemd skip a start that the gate lets pass, and what it shows of that."""
+
+
+def a_start_that_is_skipped(repaired: System) -> None:
+    """Given a condition other than the gate that is not met, the page says so."""
+    for text, reason in SKIPS:
+        repaired.lay(OVERRIDE, text)
+        repaired.must("systemctl", "daemon-reload")
+        repaired.must("systemctl", "restart", KUBELET)
+
+        page = status(repaired, KUBELET)
+        assert page.startswith(f"SKIPPED: {KUBELET} does not run: systemd skipped its start")
+        assert f"see: systemctl status {KUBELET}" in page
+        assert reason in repaired.run("systemctl", "status", KUBELET).stdout
+    repaired.outside(OVERRIDE).unlink()
+    repaired.must("systemctl", "daemon-reload")
+    repaired.must("systemctl", "start", KUBELET)
+
+
+def a_unit_that_another_one_holds_back(repaired: System) -> None:
+    """Given a failed unit that kubelet requires, systemd shows only that kubelet does not run. The
+    page says where the reason is.
+    """
+    fails = "[Service]\nType=oneshot\nExecStart=/bin/false\n"
+    repaired.lay(f"{LAYOUT.unit_directory}/fails.service", fails)
+    repaired.lay(OVERRIDE, "[Unit]\nRequires=fails.service\nAfter=fails.service\n")
+    repaired.must("systemctl", "daemon-reload")
+    assert repaired.run("systemctl", "restart", KUBELET).returncode == 1
+
+    page = status(repaired, KUBELET, code=0)
+    assert page.startswith(f"STOPPED: {KUBELET} does not run")
+    assert f"see: systemctl status {KUBELET}" in page
+    repaired.journal(KUBELET)  # journald may be later than systemd
+    assert "Dependency failed" in repaired.run("systemctl", "status", KUBELET).stdout
+    repaired.outside(OVERRIDE).unlink()
+    repaired.must("systemctl", "daemon-reload")
+    repaired.must("systemctl", "start", KUBELET)
+
+
 INCIDENTS = (
     a_refused_unit,
-    a_start_that_was_not_checked,
     a_python_that_is_gone,
     a_unit_that_waits_for_a_lock,
     a_guard_that_has_failed,
+    a_start_that_waits_for_another_unit,
+    a_start_that_is_skipped,
+    a_unit_that_another_one_holds_back,
 )
 
 

@@ -12,9 +12,10 @@ in time.
 
 import argparse
 
-from hostrouting.cli.confirming import is_confirmed, require_terminal
+import phases
+from hostrouting.cli.confirming import is_confirmed, prepare_question
 from hostrouting.cli.output import Page
-from hostrouting.cli.running import TaskRun, run_task
+from hostrouting.cli.running import run_task
 from hostrouting.codes import PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
@@ -26,11 +27,20 @@ from hostrouting.tasks.configure import Configure
 def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = HostRoutingConfig.load(arguments.config)
     task = Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal)
-    undo: list[str] = []
-    if arguments.confirm is None:
-        outcome = run_task(task, host)
-    else:
-        outcome, undo = _run_confirmed(task, host, arguments.confirm)
+    if arguments.confirm is not None:
+        read_installed(host)  # if it cannot be read, nothing may be changed
+        prepare_question()
+    outcome = run_task(task, host)
+    code = outcome.code
+    undo_lines: list[str] = []
+    if arguments.confirm is not None and outcome.effects.changed:
+        is_kept = outcome.report.ok and is_confirmed(arguments.confirm, outcome.lines("for now"))
+        if not is_kept:
+            code = code or PROBLEM  # a success that nobody has confirmed is a problem, too
+            undo = run_task(task, host, phases.undo)
+            undo_lines = ["NOT EVERYTHING IS TAKEN BACK:", *undo.lines()]
+            if undo.report.ok:
+                undo_lines = ["TAKEN BACK: what was installed before is installed again"]
     status = find_status(host)
     lines = outcome.lines("this host matches the configuration", shown_below=status.findings)
     document = {
@@ -38,22 +48,4 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
         **outcome.document(),
         "findings": [finding.to_mapping() for finding in status.findings],
     }
-    return Page(outcome.code, document, [*lines, *undo, "", *status_lines(status)])
-
-
-def _run_confirmed(task: Configure, host: Host, seconds: float) -> tuple[TaskRun, list[str]]:
-    """Apply, and install the former configuration again unless Enter is pressed in time. Return the
-    outcome of the apply, and the lines about the second installation.
-    """
-    former = read_installed(host)  # first: if it cannot be read, nothing may be changed
-    require_terminal()
-    outcome = run_task(task, host)
-    if not outcome.effects.changed:
-        return outcome, []
-    if outcome.report.ok and is_confirmed(seconds):
-        return outcome, []
-    undo = run_task(Configure(former, host=host, allow_removal=True), host)
-    lines = [*undo.lines()]
-    if undo.report.ok:
-        lines = ["TAKEN BACK: what was installed before is installed again"]
-    return outcome._replace(code=outcome.code or PROBLEM), lines
+    return Page(code, document, [*lines, *undo_lines, "", *status_lines(status)])

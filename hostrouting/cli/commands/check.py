@@ -28,14 +28,14 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
         return check_nodes(arguments.snapshots, config)
     check = check_or_load(arguments, host, config)
-    if arguments.snapshot is None:
+    if arguments.snapshot is None:  # the units of this host are not those of a snapshot
         check = check._replace(findings=(*check.findings, *find_ungated(config, host)))
     return Page(check.code(), check.document(), check_lines(check))
 
 
 def check_lines(check: HostCheck) -> Iterator[str]:
-    """The verdicts and what escapes, the findings, the repair, for good or for now, and what may be
-    allowed instead.
+    """The verdict of each family, the findings, the commands that repair the host, and those that
+    allow devices instead. A finding whose sentence stands in the line of a verdict is not repeated.
     """
     said: set[str] = set()
     for family in check.report.families:
@@ -48,10 +48,10 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     yield from finding_lines(
         [each for each in check.findings if each.sentence not in said and each.name != "action"]
     )
-    if not check.report.routes or check.named("default-routes"):  # a card has to be named first
+    actions = check.named("action")
+    if not actions:
         return
-    [action] = check.named("action")
-    yield action.sentence
+    yield actions[0].sentence
     yield "Permanently, as root on the node:"
     yield f"  {repair_line(check.repair_options)}"
     commands = repair_commands(check.report)
@@ -59,13 +59,13 @@ def check_lines(check: HostCheck) -> Iterator[str]:
         yield "Or, only until the next boot, as root on the node:"
         for command in commands:
             yield f"  {command}"
-    # In STRICT, a unit that does not start tempts to allow what should be repaired.
+    # Not in STRICT: somebody whose unit does not start might allow what should be repaired.
     if check.mode == "WARN":
         yield from _how_to_allow(check)
 
 
 def _first_sentence(family: FamilyReport) -> str:
-    """What the verdict says first: an escape, a doubt, or that there is no default route."""
+    """The first sentence of the family's line: an escape, a doubt, or the verdict itself."""
     if family.escapes:
         return family.sentence_of(family.escapes[0])
     if family.verdict == "undecided":
@@ -74,10 +74,10 @@ def _first_sentence(family: FamilyReport) -> str:
 
 
 def _how_to_allow(check: HostCheck) -> Iterator[str]:
-    """The line that has all devices allowed by which packets may be meant to leave."""
+    """The command that allows all devices by which packets may be meant to leave (`mayAllow`)."""
     devs: dict[str, str] = {}
     for finding in check.named("overlap"):
-        if finding.remedy is None:  # else it has the line itself
+        if finding.remedy is None:  # else the remedy is such a command
             devs |= finding.facts.get("mayAllow", {})
     if devs:
         yield f"If packets may leave through {spoken([*devs])}, too, as root:"

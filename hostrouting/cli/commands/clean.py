@@ -31,13 +31,14 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     if config.azure_vnet_cleanup is None:
         example = '{"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
         raise bad_input("azureVnetCleanup", "missing", f"add {example}")
+    # Only --apply decides here: with dry_run, a run would delete nothing.
     section = config.azure_vnet_cleanup._replace(dry_run=False)
     task = CleanStaleAzureVnet(config._replace(azure_vnet_cleanup=section), host=host)
     return _delete(task, host) if arguments.apply else _show(task.plan())
 
 
 def _show(plan: CleanupPlan) -> Page:
-    """What would be deleted."""
+    """The page without --apply: what would be deleted."""
     code = PROBLEM
     if plan.errors:
         first = "REFUSED: --apply would delete nothing"
@@ -51,7 +52,7 @@ def _show(plan: CleanupPlan) -> Page:
 
 
 def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
-    """What was deleted, and what was not."""
+    """Delete what is stale; the page says what was deleted, and what was not."""
     outcome = run_task(task, host)
     plan = CleanupPlan()
     if isinstance(outcome.report.result, CleanupResult):
@@ -62,13 +63,13 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
     others = [fate for fate in get_args(Fate) if fate != "delete"]
     done = f"to restore what was deleted, as root: sh {undo_file}"
     lines = [*outcome.lines(done, _NOTHING), *_entry_lines(plan, others)]
-    # A plan has entries and findings, and no operations: these are what the run has done.
+    # `outcome` has the operations, which are what was deleted; `plan` has entries and findings.
     document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
     return Page(outcome.code, document, lines)
 
 
 def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:
-    """The entries with these fates, if nothing keeps all of them."""
+    """The entries with these fates. There are none if an error refuses the whole clean-up."""
     if plan.errors:
         return
     for fate in fates:

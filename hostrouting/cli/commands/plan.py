@@ -27,7 +27,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def plan_code(plan: Plan) -> int:
-    """The exit code for a plan."""
+    """The exit code for a plan: FINE if the host matches the configuration; CANNOT_DECIDE if apply
+    would wait for something that a route needs; else PROBLEM, also if apply would only change
+    something, as with `diff`.
+    """
     if plan.is_empty and not plan.would_fail:
         return FINE
     if plan.routes.waiting and not plan.errors:
@@ -54,11 +57,16 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     if plan.report is not None:
         yield "The verdict afterwards:"
         yield from map(str, plan.report.families)
-        yield from finding_lines([each for each in plan.check_findings if each.name == "action"])
+        # The lines of the families say what escapes, and "action" says what repairs it.
+        yield from finding_lines(
+            [each for each in plan.check_findings if each.name in {"action", "default-routes"}]
+        )
 
 
 def _failure_lines(plan: Plan) -> Iterator[str]:
-    """Why the run would fail. What to do about a conflict stands below its route."""
+    """Why the run would fail: the first failure in the headline, and then the others. A
+    route-conflict is left out below the headline: the list of routes has it with its remedy.
+    """
     word = "NOT READY" if plan_code(plan) == CANNOT_DECIDE else "WOULD FAIL"
     first, *others = plan.failures
     more = f"; and {len(others):,} more" if others else ""

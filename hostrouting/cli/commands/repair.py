@@ -25,15 +25,18 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = config_to_repair(find_config(arguments, host), arguments)
     now = check_or_load(arguments, host, config)
     proposal = propose_configuration(config, now.report.snapshot)
-    # The host as it is after all else in the configuration was applied.
+    # Of the host as it is once `config` is applied, without the routes of the repair.
     check = HostCheck.of_snapshot(proposal.report, config, repair_options=typed_options(arguments))
-    # An escape that has another way out than routes: a route that may be deleted.
+    # Escapes with another remedy than the routes: to delete a route, or to allow a device.
     findings = [finding for finding in check.named(*ESCAPES) if finding.remedy is not None]
     findings += [*check.named("unsafe", "no-default-route"), *check.doubts]
     # Only the check of the host as it is now has asked whether the kernel differs from its tables.
     findings += now.named("kernel-differs")
-    # The line that is typed for good is this command.
-    findings += [finding._replace(remedy=None) for finding in check.named("action")]
+    # Their remedy is to type this command. A doubt about default routes has no facts, and is there
+    # already.
+    for finding in check.named("action", "default-routes"):
+        if finding.facts:
+            findings.append(finding._replace(remedy=None))
     if findings:
         say("what to know about this repair:", *finding_lines(findings))
     if now.report.verdict == "ok" and not check.report.routes:
@@ -54,12 +57,16 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def _code(check: HostCheck, now: HostCheck) -> int:
-    """Whether the repair, if one is needed, is the whole of what is to be done."""
+    """Return FINE if nothing is wrong once the repair is applied. `now` is the check of the host as
+    it is; `check` is that of the host after the configuration is applied, without the repair.
+    """
     report = check.report
-    if report.verdict == "no-default-route":
+    if report.verdict == "no-default-route":  # the default route may still come
         return CANNOT_DECIDE
-    if report.escapes and not report.routes:
+    if report.escapes and not report.routes:  # nothing can be repaired
         return PROBLEM
+    # A doubt counts only if nothing escapes: an escape is certain, and so is its repair.
     if not report.escapes and (check.doubts or now.named("kernel-differs")):
         return CANNOT_DECIDE
+    # "unsafe": no route can repair a range.
     return PROBLEM if check.named("unsafe") or report.missing_defaults else FINE

@@ -8,8 +8,8 @@ and a config.json that cannot be used, hide no other part.
 
 Exit codes. 2: config.json cannot be used. 1: something differs, a unit can start unchecked or
 cannot start, or an address escapes now. 3: something is awaited: a route waits, the verdict is
-undecided, or a part of the host does not answer. With a unit: 1 if it fails, was refused or is
-masked, 2 if systemd does not know it, 3 if it waits in the gate.
+undecided, or a part of the host does not answer. With a unit: 1 if it fails, was refused or
+skipped, or is masked, 2 if systemd does not know it, 3 if it waits.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def _document(status: HostStatus) -> dict[str, object]:
-    plan = Plan() if status.plan is None else status.plan
+    plan = status.plan or Plan()
     return {
         "schema": "hostrouting/status/1",
         "version": version(),

@@ -43,22 +43,22 @@ class NetlinkBackend(RouteBackend):
         self._is_closed = False
         self._timeout = timeout
         with kernel_errors("use netlink"):
-            self._connected().close()
+            self._connected().close()  # each call opens another socket
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
-        """The present links, addresses, rules and routes, in the kernel's order."""
+        """See `RouteBackend`: all is read again, after a pause, if anything changed meanwhile."""
         with (
             self._attempt("read the host's routes") as netlink,
             # The kernel sends a list in parts. Of a list of routes it does not say whether it has
             # changed between two parts, so a second socket receives the reports of changes.
-            closing(self._connected(GROUPS_OF_CHANGES)) as guard,
+            closing(self._connected(GROUPS_OF_CHANGES)) as reporter,
         ):
             pauses = iter(_PAUSES)
             while True:
                 netlink.list_has_changed = False
-                guard.reports()  # what changed before does not count
+                reporter.reports()  # what changed before does not count
                 snapshot = _read_host(netlink, near)
-                has_changed = netlink.list_has_changed or bool(guard.reports())
+                has_changed = netlink.list_has_changed or bool(reporter.reports())
                 pause = next(pauses, None)
                 if not has_changed or pause is None:
                     return snapshot._replace(restless=has_changed)
@@ -87,8 +87,8 @@ class NetlinkBackend(RouteBackend):
 
     @contextmanager
     def _attempt(self, attempt: str) -> Iterator[Netlink]:
-        """Open a socket for the block. An error in the block becomes a BackendError: "cannot", and
-        the attempt.
+        """Open a socket for the block. An error of the kernel in the block becomes a BackendError,
+        whose text is "cannot" and the attempt.
         """
         if self._is_closed:
             raise BackendError("this backend was closed", kind="unusable")
@@ -104,9 +104,10 @@ _PAUSES = (0.01, 0.05)
 
 
 def _read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
+    """Read the host once. Whether anything changed meanwhile is not known here."""
     families = [IPV4, IPV6]
     ipv6_forwarding = forwards_ipv6(netlink)
-    # Asked for a family that it does not have, Linux lists those that it has.
+    # Linux without IPv6 would list its other families instead.
     if ipv6_forwarding is None:
         families.remove(IPV6)
     # The devices come first. When a device goes down or an address is deleted, Linux reports that,

@@ -41,7 +41,7 @@ from hostrouting.model.snapshot import Address, Link
 
 
 def parts_of(message: bytes, fixed: struct.Struct) -> tuple[tuple[int, ...], dict[int, bytes]]:
-    """The fields of the fixed part of a message, and its attributes."""
+    """The fields of the fixed part of a message, which has this layout, and its attributes."""
     fields = fixed.unpack_from(message, HEADER.size)
     return fields, attributes_of(message, HEADER.size + fixed.size)
 
@@ -65,9 +65,10 @@ def list_links(netlink: Netlink) -> tuple[Link, ...]:
     """The devices, sorted by number."""
     body = bytes(LINK.size) + _WITHOUT_STATISTICS
     listed = [parts_of(message, LINK) for message in netlink.dump(RTM_GETLINK, body)]
+    # All names first, because the master of a device may be listed after it.
     names: dict[int, str] = {}
     for (_, index, _), attributes in listed:
-        names[index] = text_of(attributes.get(IFNAME, b""))
+        names[index] = text_of(attributes[IFNAME])
     links = [_link(fields, attributes, names) for fields, attributes in listed]
     return tuple(sorted(links, key=attrgetter("index")))
 
@@ -101,7 +102,7 @@ class Names(dict[int, str]):
 
 class AskedNames(Names):
     """Names that Linux is asked for, each when it is looked up for the first time. At that moment
-    no answer to another request may be outstanding.
+    no answer to another request may be outstanding, because it would be taken for this one.
     """
 
     def __init__(self, netlink: Netlink) -> None:
@@ -111,7 +112,7 @@ class AskedNames(Names):
     def __missing__(self, index: int) -> str:
         request = LINK.pack(0, index, 0) + _WITHOUT_STATISTICS
         [answer] = self._netlink.ask(RTM_GETLINK, [request])
-        if not isinstance(answer, bytes):  # the device is gone
+        if not isinstance(answer, bytes):  # the device is gone: its name is "if" and its number
             return super().__missing__(index)
         _, attributes = parts_of(answer, LINK)
         self[index] = text_of(attributes[IFNAME])
@@ -151,18 +152,18 @@ _IFA_LOCAL = 2
 
 def list_addresses(netlink: Netlink, family: int, names: Mapping[int, str]) -> tuple[Address, ...]:
     """The addresses of one family, sorted by the numbers of their devices."""
-    body = struct.pack("=B7x", AF_OF[family])
+    body = struct.pack("=B7x", AF_OF[family])  # struct ifaddrmsg, of which only the family counts
     listed = [parts_of(message, _ADDRESS) for message in netlink.dump(RTM_GETADDR, body)]
-    by_device = sorted(listed, key=lambda parts: parts[0][3])
-    return tuple(_address(fields, attributes, names) for fields, attributes in by_device)
+    listed.sort(key=lambda parts: parts[0][3])  # the last of the fixed fields is the device
+    return tuple(_address(fields, attributes, names) for fields, attributes in listed)
 
 
 def _address(
     fields: tuple[int, ...], attributes: Mapping[int, bytes], names: Mapping[int, str]
 ) -> Address:
     _, length, scope, index = fields
-    # LOCAL is the host's address, and ADDRESS the peer's. Without a peer, the host's address is in
-    # both in IPv4, and only in ADDRESS in IPv6.
+    # IFA_LOCAL is the host's address, and IFA_ADDRESS the peer's. Without a peer, the host's
+    # address is in both in IPv4, and only in IFA_ADDRESS in IPv6.
     peer = attributes.get(_IFA_ADDRESS)
     local = attributes.get(_IFA_LOCAL) or attributes[_IFA_ADDRESS]
     return Address(
@@ -233,7 +234,7 @@ _FULL_MASKS = {
     _FRA_DPORT_MASK: b"\xff\xff",
     _FRA_DSCP_MASK: b"\x3f",
 }
-"""Masks that cover the whole value: then the value alone selects, and the mask is not listed."""
+"""By mask: its value if it covers every bit, so that the rule selects as without a mask."""
 _UNLIMITED = 0xFFFFFFFF
 
 
@@ -249,17 +250,17 @@ def list_rules(netlink: Netlink, family: int) -> tuple[Rule, ...]:
 
 
 def _rule(message: bytes) -> Rule:
+    """The rule in a message. Linux leaves out most attributes whose number is 0, so one that is
+    absent is read as 0.
+    """
     fields, attributes = parts_of(message, _RULE)
     af, dst_len, src_len, tos, action_number, flags = fields
     family = FAMILY_OF[af]
     action = _ACTIONS.get(action_number, _OTHER_ACTION)
 
     table = 0
-    if action == "to_table":
+    if action == "to_table":  # a refusing rule can have a table, too, which Linux does not use
         table = number_of(attributes[_FRA_TABLE])
-    target = None
-    if action == "goto":
-        target = number_in(attributes, _FRA_GOTO)
     iif = None
     if _FRA_IIFNAME in attributes:
         iif = text_of(attributes[_FRA_IIFNAME])
@@ -269,7 +270,7 @@ def _rule(message: bytes) -> Rule:
         priority=number_in(attributes, _FRA_PRIORITY) or 0,
         action=action,
         table=table,
-        target=target,
+        target=number_in(attributes, _FRA_GOTO),  # Linux accepts a target only in a goto
         invert=bool(flags & _FIB_RULE_INVERT),
         src=_block(family, attributes.get(_FRA_SRC), src_len),
         dst=_block(family, attributes.get(_FRA_DST), dst_len),
@@ -295,7 +296,9 @@ def _limit(attributes: Mapping[int, bytes], number: int) -> int | None:
 
 
 def _other_selectors(tos: int, attributes: Mapping[int, bytes]) -> tuple[tuple[str, str], ...]:
-    """See `Rule.others`."""
+    """The selectors of a rule that are not fields of `Rule`: the word of `ip rule` and the value.
+    An unknown attribute may be one, too: it is named by its number, and its value by its bytes.
+    """
     selectors: list[tuple[str, str]] = []
     if tos:
         selectors.append(("tos", f"{tos:#x}"))
@@ -305,6 +308,7 @@ def _other_selectors(tos: int, attributes: Mapping[int, bytes]) -> tuple[tuple[s
     unknown = attributes.keys() - _READ_AS_FIELDS - _SELECTORS.keys() - _SELECT_NOTHING
     for number in sorted(unknown):
         value = attributes[number]
+        # A full mask (ffff for a port) changes nothing: the port itself is already listed.
         if value != _FULL_MASKS.get(number):
             selectors.append((f"attribute-{number}", value.hex()))
     return tuple(selectors)
@@ -325,11 +329,9 @@ def _range(value: bytes) -> str:
 
 
 def _ports(value: bytes) -> str:
-    half = len(value) // 2
-    first = value[:half]
-    if first == value[half:]:
-        return str(number_of(first))
-    return _range(value)
+    """A range of ports or, if both ends are the same, the port."""
+    first, _, last = _range(value).partition("-")
+    return first if first == last else f"{first}-{last}"
 
 
 _SELECTORS: dict[int, tuple[str, Callable[[bytes], str]]] = {

@@ -30,7 +30,11 @@ def list_routes(
     names: Mapping[int, str],
     near: Collection[Prefix] | None = None,
 ) -> list[Route]:
-    """Return the routes of all tables, in the kernel's order; for `near`, see `RouteBackend`."""
+    """Return the routes of all tables, in the kernel's order; for `near`, see `RouteBackend`.
+
+    Of messages that differ only in the destination, just the first is decoded. The others become
+    copies of its route with another destination, or are left out if they are not `near`.
+    """
 
     @cache
     def borders_near(length: int) -> list[int]:
@@ -39,8 +43,8 @@ def list_routes(
     width = width_of(family) // 8
     dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
     kinds: dict[bytes, tuple[Route, list[int]]] = {}
-    """By kind: its first route, and the borders of the ranges in which others of it are kept. A
-    network is in a range if an odd number of borders are not above it.
+    """By kind, which is a message without its destination: its first route, and the borders between
+    which a destination is `near` (see `_borders_of_overlapping`).
     """
     routes: list[Route] = []
     for size, run in netlink.dump_in_runs(RTM_GETROUTE, question_rtmsg(family)):
@@ -49,14 +53,15 @@ def list_routes(
             network = int.from_bytes(destination, "big")
             if kind in kinds:
                 first, borders = kinds[kind]
-                if bisect_right(borders, network) % 2 == 1:
+                if bisect_right(borders, network) % 2 == 1:  # an odd place is inside a range
                     prefix = Prefix(family, network, first.prefix.length)
                     routes.append(first._replace(prefix=prefix))
                 continue
             route = decode(before + destination + after, names)
             routes.append(route)
+            # A message with its destination elsewhere has no kind: each of these is decoded.
             if before.endswith(dst_header):
-                borders = _EVERYWHERE
+                borders = _EVERYWHERE  # none is left out
                 if near is not None and _may_be_left_out(route):
                     borders = borders_near(route.prefix.length)
                 kinds[kind] = route, borders
@@ -64,8 +69,8 @@ def list_routes(
 
 
 def _layout(size: int, width: int) -> struct.Struct:
-    """The layout of messages of this size: what is before the destination, the destination, and
-    what is behind it. A message too short for a destination is all in the first of these.
+    """The layout of messages of this size: what is before the destination, the destination of this
+    width, and what is after it. All bytes of a message too short for that are in the first part.
     """
     after = size - _DST_AT - width
     if after < 0:
@@ -74,24 +79,25 @@ def _layout(size: int, width: int) -> struct.Struct:
 
 
 def _may_be_left_out(route: Route) -> bool:
-    """Whether routes that differ from this one only in their destination may be left out: not
-    default routes or their halves, not routes without a gateway, and not ours.
+    """Whether routes that differ from this one only in their address, not in their length, may be
+    left out. Callers need all routes of the lengths 0 and 1, all without gateway, and all of ours.
     """
     return route.prefix.length > 1 and route.has_gateway and route.protocol != OURS
 
 
 def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int) -> list[int]:
-    """Return the borders of ranges: a prefix of this length overlaps a block exactly if the first
-    address of the prefix is in one of them. The borders are the first address of the first range,
-    the address after its last, the first address of the second range, and so on.
+    """Return the ranges in which exactly those prefixes of this length begin that overlap a block.
+    All ranges are one flat list, for bisect: the first address of a range, the address after its
+    last one, the first address of the next range, and so on.
     """
     ranges: set[Prefix] = set()
     for block in blocks:
         if block.family == family:
-            # A prefix shorter than the block has to contain it, and may begin before it.
+            # A shorter prefix overlaps the block only if it contains it: there is one, `around`.
+            # A longer prefix overlaps the block only if it begins in it.
             ranges.add(Prefix.around(family, block.first, min(length, block.length)))
     borders: list[int] = []
-    # Two prefixes are apart, or the wider one contains the other, and is before it when sorted.
+    # Of two prefixes that share addresses, one contains the other, and is sorted before it.
     for each in sorted(ranges):
         is_in_last_range = borders and each.first < borders[-1]
         if not is_in_last_range:

@@ -44,8 +44,8 @@ def number_of(value: bytes) -> int:
 
 
 def text_of(packed: bytes) -> str:
-    """The name in these bytes, up to a zero. Bytes that are not UTF-8 are escaped, so that the name
-    matches no device.
+    """The name in these bytes, up to a zero. Bytes that are not UTF-8, which Linux allows in a
+    name, are escaped.
     """
     return packed.partition(b"\0")[0].decode(errors="backslashreplace")
 

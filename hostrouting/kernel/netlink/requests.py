@@ -31,26 +31,28 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
     indexes = {link.name: link.index for link in list_links(netlink)}
 
     def index_of(name: str) -> int:
+        # Caught below: only the request with this device is refused.
         if name not in indexes:
             raise KernelError(errno.ENODEV, f"device {name} does not exist")
         return indexes[name]
 
-    refused: dict[int, KernelError] = {}  # by place in `requests`, the message's sequence number
+    # By place in `requests`, which is also the sequence number of the message.
+    kernel_errors: dict[int, KernelError] = {}
     messages: list[bytes] = []
     for place, (verb, route) in enumerate(requests):
         try:
             messages.append(encode(verb, route, index_of, place))
         except KernelError as error:
-            refused[place] = error
-    refused |= netlink.batch(messages)
+            kernel_errors[place] = error
+    kernel_errors |= netlink.batch(messages)
 
-    errors: list[BackendError | None] = [None] * len(requests)
-    for place, answer in refused.items():
-        # The rights are those of the socket: if one request is refused for want of them, all were.
+    refusals: list[BackendError | None] = [None] * len(requests)
+    for place, answer in kernel_errors.items():
+        # Linux checks the rights of this process, not of a request: so it has refused all requests.
         if answer.number == errno.EPERM:
             raise answer
-        errors[place] = refusal(requests[place], answer.number, answer.words)
-    return tuple(map(Outcome, requests, errors))
+        refusals[place] = refusal(requests[place], answer.number, answer.words)
+    return tuple(map(Outcome, requests, refusals))
 
 
 # Lookups.
@@ -77,11 +79,12 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
         _plain_packet(address.version) + attribute(RTA_DST, address.packed)
         for address in destinations
     ]
-    answers = [*netlink.ask(RTM_GETROUTE, questions)]  # all of them, before the first name is asked
-    # Many destinations have the same entry, and their answers are the same bytes, because `ask`
-    # sends every lookup with the sequence number 0.
-    answer_of = cache(partial(_answer, names=AskedNames(netlink)))
-    return tuple(map(answer_of, answers))
+    # A list, because `AskedNames` may ask only when all these answers have been received.
+    messages = [*netlink.ask(RTM_GETROUTE, questions)]
+    # Many destinations have the same entry, and their messages are the same bytes, because `ask`
+    # sends every lookup with the sequence number 0: each is decoded once.
+    decode_answer = cache(partial(_decode_answer, names=AskedNames(netlink)))
+    return tuple(map(decode_answer, messages))
 
 
 @cache
@@ -93,11 +96,15 @@ def _plain_packet(family: int) -> bytes:
     return fixed + of_root + by_icmp
 
 
-def _answer(answer: bytes | KernelError, names: Mapping[int, str]) -> Answer:
-    if isinstance(answer, bytes):
-        route = decode(answer, names)
+def _decode_answer(message: bytes | KernelError, names: Mapping[int, str]) -> Answer:
+    """Return the answer in a message or an errno. Linux sends an errno if it finds no route, or one
+    that refuses packets. Raises a KernelError for any other errno.
+    """
+    if isinstance(message, bytes):
+        route = decode(message, names)
         return Answer(route.type, route)
-    kind = KIND_OF_ERRNO.get(answer.number)
-    if kind is None or answer.words:  # in words, Linux says what is wrong with the request
-        raise answer
+    kind = KIND_OF_ERRNO.get(message.number)
+    # A blackhole and a faulty request have the same errno, and only the second has words of Linux.
+    if kind is None or message.words:
+        raise message
     return Answer(kind, None)

@@ -88,20 +88,20 @@ _ENCAPS = dict(
 
 
 def decode(packed: bytes, names: Mapping[int, str]) -> Route:
-    """The route of one message; `names` has one for any number of a device, as `Names` does."""
+    """The route in a message; `names` has a name for every number of a device, as `Names` does."""
     fixed = _RTMSG.unpack_from(packed, HEADER.size)
     af, dst_len, src_len, tos, _, protocol, scope, type_, flags = fixed
     attributes = attributes_of(packed, ROUTE_ATTRIBUTES_AT)
     metrics: dict[int, bytes] = {}
     if _RTA_METRICS in attributes:
         metrics = attributes_of(attributes[_RTA_METRICS])
-    hops = _raw_hops(attributes, flags)
+    raw_hops = _raw_hops(attributes, flags)
     family = FAMILY_OF[af]
     route_type = ROUTE_TYPES[type_]
 
     next_hops: tuple[NextHop, ...] = ()
-    if route_type not in PATHLESS:  # IPv6 lists the loopback device for such a route
-        next_hops = tuple([_next_hop(hop, names) for hop in hops])
+    if route_type not in PATHLESS:  # Linux lists the loopback device for such a route of IPv6
+        next_hops = tuple([_next_hop(hop, names) for hop in raw_hops])
     source = None
     if src_len:
         source = prefix_of(family, attributes.get(_RTA_SRC), src_len)
@@ -122,12 +122,12 @@ def decode(packed: bytes, names: Mapping[int, str]) -> Route:
         source=source,
         preference=_PREFERENCES.get(number_in(attributes, _RTA_PREF), "medium"),
         expired=_expired(attributes.get(_RTA_CACHEINFO)),
-        unread=_encaps(hops),
+        unread=_encaps(raw_hops),
     )
 
 
 class _RawHop(NamedTuple):
-    """A next hop before it is decoded; a single one has the attributes and flags of its route."""
+    """A next hop before it is decoded. The only one of a route has the attributes of that."""
 
     attributes: Mapping[int, bytes]
     device: int
@@ -136,7 +136,9 @@ class _RawHop(NamedTuple):
 
 
 def _raw_hops(attributes: Mapping[int, bytes], flags: int) -> list[_RawHop]:
-    """The next hops of a route that has these attributes and flags."""
+    """The next hops of a route that has these attributes and flags. Linux lists a device for each,
+    so a route without RTA_OIF, such as a blackhole, has none.
+    """
     if _RTA_MULTIPATH in attributes:
         return _hops_of_multipath(attributes[_RTA_MULTIPATH])
     if _RTA_OIF not in attributes:
@@ -145,6 +147,7 @@ def _raw_hops(attributes: Mapping[int, bytes], flags: int) -> list[_RawHop]:
 
 
 def _hops_of_multipath(packed: bytes) -> list[_RawHop]:
+    """The next hops in the value of RTA_MULTIPATH: each a struct rtnexthop and its attributes."""
     hops: list[_RawHop] = []
     at = 0
     while at + _RTNEXTHOP.size <= len(packed):
@@ -157,8 +160,8 @@ def _hops_of_multipath(packed: bytes) -> list[_RawHop]:
 
 def _next_hop(hop: _RawHop, names: Mapping[int, str]) -> NextHop:
     gateway = hop.attributes.get(_RTA_GATEWAY)
-    if _RTA_VIA in hop.attributes:
-        gateway = hop.attributes[_RTA_VIA][2:]  # after its family
+    if _RTA_VIA in hop.attributes:  # a gateway of the other family, after the number of that family
+        gateway = hop.attributes[_RTA_VIA][2:]
     return NextHop(
         dev=names[hop.device],
         gateway=ip_of(gateway),
@@ -184,9 +187,8 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
 def _encaps(hops: Iterable[_RawHop]) -> tuple[str, ...]:
     """The encapsulations of the next hops, in the words of `ip` (`Route.unread`).
 
-    Other attributes without a field, such as a realm or a window, are left out: they say nothing
-    about where packets go. For rules nothing is left out, because there any attribute may select
-    packets.
+    Other attributes of a route that `Route` has no field for, such as a realm or a window, are left
+    out: they say nothing about where packets go.
     """
     encaps: set[str] = set()
     for hop in hops:
@@ -207,7 +209,7 @@ _VERBS: dict[Verb, tuple[int, int]] = {
 
 
 def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: int = 0) -> bytes:
-    """The message of this request.
+    """The message of this request; `index_of` gives the number of a device.
 
     KernelError if the route does not fit into a message (ERANGE), or a device does not exist.
     """
@@ -226,23 +228,25 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: i
 
 
 def _why_not_sent(route: Route) -> str:
-    """Why the route cannot be sent: Linux would not see a part of it in the message, or misread it.
-    Empty if it can be sent. A route with an encapsulation can, to be deleted: the request is
-    without it, and Linux compares only what a request has.
+    """Return why the route cannot be sent; empty if it can be. A route with an encapsulation can
+    be: the message lacks that, but still deletes the route, because Linux compares only the fields
+    that are in a message.
     """
+    # Without these fields, Linux would add or delete another route than the one that is meant.
     has_what_is_only_read = (
         route.source is not None or route.preference != "medium" or route.expired is not None
     )
     if has_what_is_only_read:
         return "sources, a preference and an expiry are only read"
     family = route.prefix.family
+    # Linux would read the bytes of this address as one of the route's family.
     if route.prefsrc is not None and route.prefsrc.version != family:
         return f"the preferred source {route.prefsrc} is not an IPv{family} address"
     return ""
 
 
 def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
-    """The fixed part. It has the flags of the next hop, unless RTA_MULTIPATH has these."""
+    """The fixed part of the message, with the flags of a next hop that is not in RTA_MULTIPATH."""
     flags = 0
     if route.next_hops and not _uses_multipath(verb, route):
         [hop] = route.next_hops  # several would use RTA_MULTIPATH
@@ -261,6 +265,7 @@ def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
 
 
 def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
+    """The attributes of the message of this request."""
     family, network, _ = route.prefix
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
     attributes += _packed_next_hops(verb, route, index_of)
@@ -276,11 +281,11 @@ def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int])
 
 
 def _uses_multipath(verb: Verb, route: Route) -> bool:
-    """Whether the next hops of this route, which has some, are sent as RTA_MULTIPATH.
+    """Whether the next hops of this route, which has at least one, are sent as RTA_MULTIPATH.
 
-    Several always are. A single one is, in a request to delete an IPv4 route: otherwise Linux would
-    also delete a route of several that begins with it. And so is a single one with a weight in a
-    request to add a route, because no other attribute has a weight.
+    Several always are. A single next hop is in two cases: in a request to delete an IPv4 route,
+    because Linux would also delete a route whose several next hops begin with this one; and if it
+    has a weight in a request to add a route, because no other attribute has a weight.
     """
     if len(route.next_hops) > 1:
         return True
@@ -314,6 +319,7 @@ def _packed_next_hops(verb: Verb, route: Route, index_of: Callable[[str], int]) 
 
 
 def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]) -> bytes:
+    """A next hop as RTA_MULTIPATH has it: a struct rtnexthop, and the gateway."""
     gateway = _packed_gateway(route, hop)
     length = _RTNEXTHOP.size + len(gateway)
     device = 0 if hop.dev is None else index_of(hop.dev)
@@ -325,6 +331,7 @@ def _flags_of(hop: NextHop) -> int:
 
 
 def _packed_gateway(route: Route, hop: NextHop) -> bytes:
+    """The attribute for the gateway of a next hop; RTA_VIA if it is of the other family."""
     if hop.gateway is None:
         return b""
     if hop.gateway.version == route.prefix.family:
@@ -334,6 +341,7 @@ def _packed_gateway(route: Route, hop: NextHop) -> bytes:
 
 
 def _packed_metrics(route: Route) -> bytes:
+    """The attribute RTA_METRICS, in which the mtu and the advmss are nested."""
     metrics = b""
     if route.mtu:
         metrics += number_attribute(_RTAX_MTU, route.mtu)

@@ -101,6 +101,7 @@ def kernel_errors(attempt: str) -> Iterator[None]:
 
 
 def _backend_error(attempt: str, number: int, words: str = "") -> BackendError:
+    """The error for an attempt that ended with this errno, and perhaps with words of the kernel."""
     kind, reason = _EXPLANATIONS.get(number, ("failed", ""))
     message = f"cannot {attempt}"
     if reason:
@@ -117,7 +118,7 @@ def aligned(length: int) -> int:
 
 
 def attributes_of(data: bytes, at: int = 0) -> dict[int, bytes]:
-    """The attributes from an offset to the end, by number. A rest too short for one is ignored."""
+    """The values of the attributes after an offset, by number. A rest too short is ignored."""
     attributes: dict[int, bytes] = {}
     unpack = ATTRIBUTE.unpack_from
     header_size = ATTRIBUTE.size
@@ -153,13 +154,13 @@ def _sequence_of(message: bytes) -> int:
 
 
 def error_of(data: bytes, at: int = 0) -> KernelError:
-    """The error in an acknowledgement, or at the end of a list; number 0 is success."""
+    """The error in an acknowledgement, or in the message that ends a list; number 0 is success."""
     length, type_, _, _, _ = HEADER.unpack_from(data, at)
     (code,) = _ERROR.unpack_from(data, at + HEADER.size)
-    words_at = at + HEADER.size + _ERROR.size
+    attributes_at = at + HEADER.size + _ERROR.size
     if type_ == _NLMSG_ERROR:
-        words_at += HEADER.size  # of the refused message: the socket asks for no more (CAP_ACK)
-    attributes = attributes_of(data[words_at : at + length])
+        attributes_at += HEADER.size  # the refused message has only its header here (CAP_ACK)
+    attributes = attributes_of(data[attributes_at : at + length])
     words = attributes.get(_NLMSGERR_ATTR_MSG, b"").rstrip(b"\0")
     return KernelError(-code, words.decode())
 
@@ -185,7 +186,7 @@ class Netlink:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
         set_option = self._socket.setsockopt
         set_option(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        with suppress(OSError):
+        with suppress(OSError):  # a buffer above the host's limit needs privilege
             set_option(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
             set_option(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER)
         for option in (_NETLINK_CAP_ACK, _NETLINK_EXT_ACK, _NETLINK_GET_STRICT_CHK):
@@ -220,52 +221,55 @@ class Netlink:
                 reports.append(b"")
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
-        """The answer to each request, in their order."""
+        """Yield the answer to each request, in their order."""
         for begin in range(0, len(bodies), _QUESTIONS_AT_ONCE):
             some = bodies[begin : begin + _QUESTIONS_AT_ONCE]
             self._send([message(type_, 0, body) for body in some])
             for _ in some:
                 answer = self.receive()
-                _, kind, _, _, _ = HEADER.unpack_from(answer)
-                yield error_of(answer) if kind == _NLMSG_ERROR else answer
+                _, answer_type, _, _, _ = HEADER.unpack_from(answer)
+                yield error_of(answer) if answer_type == _NLMSG_ERROR else answer
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
-        """Send messages that change something; return the errors by sequence number.
+        """Send messages that change something; return the errors by sequence number. Each message
+        has its own number.
 
-        Each message has its own number: the answer with that of the last one ends the conversation.
+        The kernel answers a message only if it refuses it, or if an acknowledgement is asked for.
+        So the last one asks: its answer comes when all others have come.
         """
         errors: dict[int, KernelError] = {}
         for begin in range(0, len(messages), _CHANGES_AT_ONCE):
             *others, last = messages[begin : begin + _CHANGES_AT_ONCE]
             self._send([*others, _with_acknowledgement(last)])
-            answered = None
-            while answered != _sequence_of(last):
+            sequence = None
+            while sequence != _sequence_of(last):
                 answer = self.receive()
-                answered = _sequence_of(answer)
+                sequence = _sequence_of(answer)
                 error = error_of(answer)
                 if error.number:
-                    errors[answered] = error
+                    errors[sequence] = error
         return errors
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
-        """The messages of one of the kernel's lists."""
+        """Yield the messages of one of the kernel's lists, one by one."""
         for size, run in self.dump_in_runs(type_, body):
             for at in range(0, len(run), size):
                 yield run[at : at + size]
 
     def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-        """The messages of one of the kernel's lists, in runs: messages that follow each other and
-        have the same header, and so the same size. Yield that size and the run.
+        """Yield (size of a message, run) for one of the kernel's lists. A run is messages that
+        follow each other and have the same header, and so the same size: they can be unpacked at
+        once. KernelError if the kernel refuses to list, or cannot finish.
         """
         self._send([message(type_, NLM_F_DUMP, body)])
         while True:
-            part = self.receive()
+            part = self.receive()  # the kernel sends a list in several parts
             at = 0
             while at + HEADER.size <= len(part):
-                length, kind, flags, _, _ = HEADER.unpack_from(part, at)
+                length, message_type, flags, _, _ = HEADER.unpack_from(part, at)
                 if flags & NLM_F_DUMP_INTR:
                     self.list_has_changed = True
-                if kind in {_NLMSG_ERROR, _NLMSG_DONE}:
+                if message_type in {_NLMSG_ERROR, _NLMSG_DONE}:
                     error = error_of(part, at)
                     if error.number:
                         raise error
@@ -282,13 +286,13 @@ class Netlink:
         self._socket.send(b"".join(messages))
 
     def receive(self) -> bytes:
-        """The next answer, with all its messages whole; OSError if none comes in time (EAGAIN), or
-        if answers were lost (ENOBUFS).
+        """The next answer of the kernel, with all its messages whole. OSError if none comes in time
+        (EAGAIN), or if answers were lost (ENOBUFS).
         """
         answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
-        while sender != _KERNEL:
+        while sender != _KERNEL:  # another process can send to this socket, too
             answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
-        if len(answer) == _LONGEST_PART:
+        if len(answer) == _LONGEST_PART:  # the buffer is full, so there may have been more
             raise KernelError(errno.EBADMSG, "the answer was cut short")
         return answer
 

@@ -18,7 +18,7 @@ from hostrouting.kernel.netlink.socket import Netlink, kernel_errors
 if TYPE_CHECKING:
     from phases import Clock
 
-_LONGEST = 3600.0  # seconds in one call of poll, which does not accept infinity
+_LONGEST_POLL = 3600.0  # seconds; poll refuses infinity, and more than 24 days
 
 
 class NetlinkWatch(Watch):
@@ -35,7 +35,7 @@ class NetlinkWatch(Watch):
         *,
         clock: Clock | None = None,  # noqa: ARG002  the kernel has only the machine's clock
     ) -> bool:
-        """Wait for a change since the last wait: True; False after `timeout` seconds."""
+        """Return True once anything has changed since the last wait; False after `timeout` s."""
         if self._is_closed:
             raise BackendError("this watch was closed", kind="unusable")
         deadline = time.monotonic() + timeout
@@ -43,7 +43,8 @@ class NetlinkWatch(Watch):
         poll.register(self._socket.fileno(), select.POLLIN)
         while True:
             seconds_left = max(deadline - time.monotonic(), 0.0)
-            poll.poll(min(seconds_left, _LONGEST) * 1000)
+            # In milliseconds. A longer wait takes several polls.
+            poll.poll(min(seconds_left, _LONGEST_POLL) * 1000)
             with kernel_errors("listen to changes of routes any more"):
                 if self._socket.reports():
                     return True

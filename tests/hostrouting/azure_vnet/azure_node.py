@@ -4,9 +4,8 @@ with real packets.
     fabric eth0 ───── eth0 node azure0 ─── azv… ───── eth0 pod of azure-vnet
     10.1.0.1, fd00::1      10.1.0.4    └── lxc… ───── eth0 pod of the other CNI
 
-azure0 has the node's addresses and eth0's MAC address. The fabric works like a cloud's: it sends
-every frame for a pod to the node's MAC address. ebtables on the node rewrites that to the pod's. To
-the other CNI's pods the node has routes.
+The fabric works like a cloud's: it sends every frame for a pod to the node's MAC address, that of
+eth0 and azure0. ebtables rewrites that to the pod's. To the other CNI's pods the node has routes.
 """
 
 import socket
@@ -44,7 +43,6 @@ class AzureNode:
     """The hosts, and operations on them."""
 
     def __init__(self, stack: ExitStack) -> None:
-        """Connect the node to the fabric."""
         self._stack = stack
         self.fabric, self.node = (stack.enter_context(private_namespace()) for _ in range(2))
         self.pods: dict[str, Namespace] = {}
@@ -59,7 +57,7 @@ class AzureNode:
                     f"peer name wire netns {self.node.path}"
                 ),
                 *_up("eth0", *_FABRIC),
-                *(f"neigh add {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in _NODE),
+                *_neighbours("eth0", NODE_MAC, *_NODE),
             ]
         )
         self.node.batch(
@@ -69,10 +67,7 @@ class AzureNode:
                 f"link add azure0 address {NODE_MAC} type bridge forward_delay 0",
                 "link set eth0 master azure0 up",
                 *_up("azure0", *_NODE),
-                *(
-                    f"neigh add {ip} lladdr {_FABRIC_MAC} dev azure0 nud permanent"
-                    for ip in _FABRIC
-                ),
+                *_neighbours("azure0", _FABRIC_MAC, *_FABRIC),
                 *(f"route add default via {ip} dev azure0" for ip in _FABRIC),
             ]
         )
@@ -84,9 +79,7 @@ class AzureNode:
         """Add what azure-vnet adds in bridge mode for a pod, except the veth."""
         for ip in ips:
             add_rules(self.node, pod_rules(ip, mac) * times)
-        self.node.batch(
-            f"neigh add {ip} lladdr {mac} dev azure0 nud permanent" for ip in ips if ":" not in ip
-        )
+        self.node.batch(_neighbours("azure0", mac, *(ip for ip in ips if ":" not in ip)))
 
     def bridge_pod(self, name: str, mac: str, *ips: str) -> None:
         """Create a pod of azure-vnet in bridge mode, with its veth, rules and neighbours."""
@@ -97,37 +90,22 @@ class AzureNode:
     def routed_pod(self, name: str, mac: str, *ips: str) -> None:
         """Create a pod of the other CNI, with a route to each address."""
         self._pod(name, f"lxc{name}", mac, _GATEWAY_MAC, *ips)
-        self.node.batch(
-            [
-                f"link set lxc{name} address {_GATEWAY_MAC}",
-                *(f"route add {ip} dev lxc{name}" for ip in ips),
-            ]
-        )
-        self.node.batch(
-            f"neigh replace {ip} lladdr {mac} dev lxc{name} nud permanent" for ip in ips
-        )
+        self.node.batch([f"link set lxc{name} address {_GATEWAY_MAC}"])
+        self.node.batch(f"route add {ip} dev lxc{name}" for ip in ips)
+        self.node.batch(_neighbours(f"lxc{name}", mac, *ips))
 
     def _pod(self, name: str, dev: str, mac: str, gateway: str, *ips: str) -> None:
         """Create a pod behind this device; the fabric sends its packets to the node."""
         pod = self.pods[name] = self._stack.enter_context(private_namespace())
         self.node.batch([f"link add {dev} type veth peer name eth0 address {mac} netns {pod.path}"])
         self.node.batch([f"link set {dev} up"])
-        pod.batch(
-            [
-                *_up("eth0", *ips),
-                *(f"neigh add {ip} lladdr {gateway} dev eth0 nud permanent" for ip in _FABRIC),
-            ]
-        )
-        self.fabric.batch(
-            f"neigh replace {ip} lladdr {NODE_MAC} dev eth0 nud permanent" for ip in ips
-        )
+        pod.batch([*_up("eth0", *ips), *_neighbours("eth0", gateway, *_FABRIC)])
+        self.fabric.batch(_neighbours("eth0", NODE_MAC, *ips))
 
     def _socket(self, host: Namespace, ip: str) -> socket.socket:
+        family = socket.AF_INET6 if ":" in ip else socket.AF_INET
         with host.inside():
-            made = socket.socket(
-                socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_DGRAM
-            )
-        return self._stack.enter_context(made)
+            return self._stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
 
     @contextmanager
     def stream(self, name: str, ip: str) -> Iterator[Counter[str]]:
@@ -170,7 +148,6 @@ class AzureNode:
         return result
 
     def state(self) -> State:
-        """What the host's programs print."""
         rules = self.node.run("ebtables-nft-save").stdout.splitlines()
         neighbours = self.node.ip("neigh", "show", "nud", "permanent").stdout.splitlines()
         routes = self.node.ip("-4", "route").stdout.splitlines()
@@ -183,10 +160,12 @@ class AzureNode:
 
 
 def _up(dev: str, *addresses: str) -> list[str]:
-    return [
-        f"link set {dev} up",
-        *(
-            f"address add {ip}/{64 if ':' in ip else 16} dev {dev}{' nodad' if ':' in ip else ''}"
-            for ip in addresses
-        ),
-    ]
+    commands = [f"link set {dev} up"]
+    for ip in addresses:
+        options = f"/64 dev {dev} nodad" if ":" in ip else f"/16 dev {dev}"
+        commands.append(f"address add {ip}{options}")
+    return commands
+
+
+def _neighbours(dev: str, mac: str, *ips: str) -> list[str]:
+    return [f"neigh replace {ip} lladdr {mac} dev {dev} nud permanent" for ip in ips]

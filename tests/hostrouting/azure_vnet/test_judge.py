@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from hostrouting.azure_vnet.conflists import FOLDER, active_file
-from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, judge
+from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, Fate, judge
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
@@ -22,20 +22,19 @@ from tests.support.azure_rules import LOOK_ALIKES, pod_rules
 
 [ARP, IPV4], [IPV6] = pod_rules("10.1.0.5", DEAD), pod_rules("fd00::5", DEAD)
 LIVE_RULES, VIRTUAL = pod_rules("10.1.0.5", LIVE), pod_rules("10.1.0.5", "12:34:56:78:9a:bc")[0]
-NEIGHBOUR, LIVE_NEIGHBOUR = (
-    Neighbour("10.1.0.5", DEAD, "azure0"),
-    Neighbour("10.1.0.5", LIVE, "azure0"),
-)
+NEIGHBOUR = Neighbour("10.1.0.5", DEAD, "azure0")
+LIVE_NEIGHBOUR = Neighbour("10.1.0.5", LIVE, "azure0")
 BY_BRIDGE, BY_VETH = (Route.to("10.1.0.5/32", dev=dev) for dev in ("azure0", "azv1"))
 BY_DOWN = BY_BRIDGE._replace(next_hops=(NextHop("azure0", linkdown=True),))
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.5")
 OWN = Address(ip=as_ip("10.1.0.5"), length=16, dev="azure0")
-UNKNOWN = Link(name="azv9", index=9, kind="veth", master="azure0")
+KINDS = ("", "bond", "team", "vlan", "macvlan")
+PORTS = [Link(name="up1", index=9, kind=kind, master="azure0") for kind in KINDS]
 TAP = Link(name="tap0", index=9, kind="tun", master="azure0")
 LXC = Link(name="lxc1", index=8, kind="veth")
 CNI0 = Link(name="cni0", index=20, kind="bridge")
 UNBRIDGED = [LINKS[0], LINKS[1]._replace(master=None), *LINKS[2:]]
-ELSEWHERE = [*LINKS, CNI0, UNKNOWN._replace(master="cni0")]
+ELSEWHERE = [*LINKS, CNI0, TAP._replace(master="cni0")]
 OF_CNI0 = [LINKS[1]._replace(master="cni0", kind="bond"), CNI0]
 ETH7 = IPV4.replace("eth0", "eth7")
 PEERS = {**azure.PEERS, "lxc1": DEAD}
@@ -64,117 +63,87 @@ def judged(
 
 
 THREE: dict[str, Any] = {"rules": [ARP], "neighbours": [NEIGHBOUR], "routes": [BY_BRIDGE]}
-ROWS: dict[str, tuple[dict[str, Any], str]] = {
-    "dead": (
-        THREE | {"rules": [ARP, IPV4, IPV6]},
-        "delete 5: no device has the MAC address 02:00:00:00:00:05",
-    ),
-    "duplicates": ({"rules": [IPV4, ARP, IPV4, ARP]}, "delete 4: another CNI manages 10.1.0.5"),
+ALIVE = {"rules": [*LIVE_RULES, VIRTUAL], "neighbours": [LIVE_NEIGHBOUR], "routes": [BY_BRIDGE]}
+BY_10_7 = DEFAULT._replace(prefix=Prefix.parse("10.7.0.0/16"))
+STATE = state("azv1", "10.1.0.5", "fd00::5")
+NO_DEVICE = "no device has the MAC address 02:00:00:00:00:05"
+UPLINK = "it matches no bridged uplink"
+ROWS: dict[str, tuple[dict[str, Any], Fate, str]] = {
+    "dead": (THREE, "delete", NO_DEVICE),
     "route to nobody": (
         {"routes": [BY_BRIDGE, BY_DOWN], "links": LINKS[:3]},
-        "delete 2: no pod is known to use it",
+        "delete",
+        "another CNI manages 10.1.0.5, and no pod is known to use it",
     ),
-    "routes, whose protocol does not matter": (
-        {
-            "routes": [BY_BRIDGE._replace(protocol=number) for number in (0, 2, 3, 4)],
-            "links": LINKS[:3],
-        },
-        "delete 4: no pod",
-    ),
-    "route, by the neighbour": (
-        {"routes": [BY_BRIDGE], "neighbours": [NEIGHBOUR]},
-        "delete 2: no device has the MAC",
-    ),
+    "route, by the neighbour": (THREE | {"rules": []}, "delete", NO_DEVICE),
     # the address
-    "not managed": (THREE | {"managed": ["10.9.0.0/16"]}, "keep 3: is not in a managed network"),
-    "own address": (THREE | {"addresses": (OWN,)}, "keep 3: is an address of this host, on azure0"),
-    "default gateway": (THREE | {"routes": [DEFAULT, BY_BRIDGE]}, "keep 3: is a default gateway"),
-    "gateway of another route": (
-        THREE | {"routes": [DEFAULT._replace(prefix=Prefix.parse("10.7.0.0/16")), BY_BRIDGE]},
-        "delete 3: no device",
+    "not managed": (THREE | {"managed": ["10.9.0.0/16"]}, "keep", "is not in a managed network"),
+    "own address": (THREE | {"addresses": (OWN,)}, "keep", "an address of this host, on azure0"),
+    "default gateway": (THREE | {"routes": [DEFAULT, BY_BRIDGE]}, "keep", "is a default gateway"),
+    "default gateway of IPv6": (
+        {"rules": [IPV6], "routes": [Route.to("::/0", dev="eth0", gateway="fd00::5")]},
+        "keep",
+        "is a default gateway",
     ),
-    "protected": (
-        THREE | {"protect": ["10.1.0.4/30"]},
-        "keep 3: is protected (azureVnetCleanup.protect)",
-    ),
+    "gateway of another route": (THREE | {"routes": [BY_10_7, BY_BRIDGE]}, "delete", NO_DEVICE),
+    "protected": (THREE | {"protect": ["10.1.0.4/30"]}, "keep", "(azureVnetCleanup.protect)"),
     # the MAC address
-    "live": (
-        {"rules": LIVE_RULES, "neighbours": [LIVE_NEIGHBOUR]},
-        f"conflict 3: {LIVE} belongs to a pod behind azv1",
-    ),
-    "live, by its route": (
-        {"rules": [*LIVE_RULES, VIRTUAL], "routes": [BY_BRIDGE]},
-        "conflict 4: a pod behind azv1",
-    ),
-    "live pod of another CNI": (THREE | {"links": [*LINKS, LXC]}, "conflict 3: a pod behind lxc1"),
+    "live": (ALIVE, "conflict", f"{LIVE} belongs to a pod behind azv1"),
+    "live pod of another CNI": (THREE | {"links": [*LINKS, LXC]}, "conflict", "behind lxc1"),
     "own device": (
         {"rules": pod_rules("10.1.0.5", "0:d:3a:0:0:1")},
-        "conflict 2: belongs to the device azure0",
+        "conflict",
+        "belongs to the device azure0",
     ),
     "virtual machine in a pod": (
         THREE | {"learned": ((DEAD, "azv1"),)},
-        "conflict 3: a device behind azv1",
+        "conflict",
+        "a device behind azv1",
     ),
-    "learned from the uplink": (THREE | {"learned": ((DEAD, "eth0"),)}, "delete 3: no device"),
     **{
-        f"learned from a port of kind {kind}": (
-            THREE
-            | {
-                "links": [*LINKS, Link(name="up1", index=9, kind=kind, master="azure0")],
-                "learned": ((DEAD, "up1"),),
-            },
-            "delete 3: no device",
+        f"learned from a port of kind {port.kind}": (
+            THREE | {"links": [*LINKS, port], "learned": ((DEAD, port.name),)},
+            "delete",
+            NO_DEVICE,
         )
-        for kind in ("", "bond", "team", "vlan", "macvlan")
+        for port in PORTS
     },
-    "unreadable port": (
-        THREE | {"links": [*LINKS, UNKNOWN]},
-        "keep 3: its pod may be alive behind azv9, where",
-    ),
-    "unreadable elsewhere": (THREE | {"links": ELSEWHERE}, "delete 3: no device"),
-    "tap": (THREE | {"links": [*LINKS, TAP]}, "keep 3: its pod may be alive behind tap0, where"),
+    "opaque port": (THREE | {"links": [*LINKS, TAP]}, "keep", "be alive behind tap0, where"),
+    "opaque port of another bridge": (THREE | {"links": ELSEWHERE}, "delete", NO_DEVICE),
     "tap that is an uplink": (
         THREE | {"links": [*LINKS, TAP], "uplinks": ["tap0"]},
-        "delete 3: no device",
+        "delete",
+        NO_DEVICE,
     ),
     "MAC not known": (
         {"routes": [BY_BRIDGE], "rules": [VIRTUAL]},
-        "keep 2: its pod may be alive behind azv1, where",
+        "keep",
+        "its pod may be alive behind azv1, where",
     ),
-    "tunnel mode": (
-        {"rules": [VIRTUAL, IPV4]},
-        "delete 2: no device has the MAC address 02:00:00:00:00:05",
-    ),
-    "state file": (
-        THREE | {"state": state("azv1", "10.1.0.5", "fd00::5")},
-        "keep 3: gives 10.1.0.5 to a-eth0",
-    ),
-    "gone, but in it": (THREE | {"state": state("azv7", "10.1.0.5")}, "delete 3: no device"),
+    "tunnel mode": ({"rules": [VIRTUAL, IPV4]}, "delete", NO_DEVICE),
+    "state file": (THREE | {"state": STATE}, "keep", "gives 10.1.0.5 to a-eth0"),
+    "gone, but in it": (THREE | {"state": state("azv7", "10.1.0.5")}, "delete", NO_DEVICE),
     # the uplink
-    "no uplink in a bridge": (
-        {"rules": [IPV4, IPV6], "links": UNBRIDGED},
-        "keep 2: it matches no bridged uplink",
-    ),
-    "ARP without an uplink": ({"rules": [ARP, VIRTUAL], "links": UNBRIDGED}, "delete 2: no device"),
-    "another bridge": ({"rules": [ARP, IPV4], "links": OF_CNI0}, "delete 2: no device"),
-    "not an uplink": ({"rules": [ETH7]}, "keep 1: it matches no bridged uplink"),
-    "configured uplink": ({"rules": [ETH7], "uplinks": ["eth7"]}, "delete 1: no device"),
-    "a pod's port": (
-        {"rules": [ETH7.replace("eth7", "azv1")]},
-        "keep 1: it matches no bridged uplink",
-    ),
+    "no uplink in a bridge": ({"rules": [IPV4, IPV6], "links": UNBRIDGED}, "keep", UPLINK),
+    "ARP without an uplink": ({"rules": [ARP], "links": UNBRIDGED}, "delete", NO_DEVICE),
+    "another bridge": ({"rules": [ARP, IPV4], "links": OF_CNI0}, "delete", NO_DEVICE),
+    "a pod's port": ({"rules": [IPV4.replace("eth0", "azv1")]}, "keep", UPLINK),
+    "configured uplink": ({"rules": [ETH7], "uplinks": ["eth7"]}, "delete", NO_DEVICE),
 }
 
 
-@pytest.mark.parametrize("row", ROWS)
-def test_fates(row: str) -> None:
-    """So many entries of such a host have this fate, for this reason."""
-    facts, wanted = ROWS[row]
-    (fate, count), words = wanted.partition(":")[0].split(), wanted.partition(": ")[2]
+@pytest.mark.parametrize(("facts", "fate", "words"), ROWS.values(), ids=ROWS)
+def test_fates(facts: dict[str, Any], fate: Fate, words: str) -> None:
     entries, _ = judged(**facts)
-    assert [(entry.fate, words in entry.reason) for entry in entries] == [(fate, True)] * int(
-        count
-    ), entries
+    assert {entry.fate for entry in entries} == {fate}
+    assert all(words in entry.reason for entry in entries), entries
+
+
+def test_kinds_of_entries() -> None:
+    """Rules come first, because they are deleted all or none. A route may have any protocol."""
+    routes = [BY_BRIDGE._replace(protocol=number) for number in (0, 2, 3, 4)]
+    entries, _ = judged(rules=[ARP, ARP], neighbours=[NEIGHBOUR], routes=routes)
+    assert [entry.kind for entry in entries] == ["rule"] * 2 + ["neighbour"] + ["route"] * 4
 
 
 def test_spellings() -> None:
@@ -241,16 +210,11 @@ def test_any_rules(rules: list[str]) -> None:
 
 def test_what_is_not_azure_vnets() -> None:
     """What azure-vnet does not add, or an undo file could not hold, is left out."""
-    other_macs = [("azure0", ""), ("azure0", "00:00:00:00:00:00")]
-    other_devices = [("eth0", DEAD), ("azure7", DEAD), ("azure0-1", DEAD)]
-    neighbours: list[Neighbour] = []
-    for dev, mac in other_macs + other_devices:
-        neighbours.append(attrs.evolve(NEIGHBOUR, dev=dev, mac=mac))
-    links = [
-        *LINKS[:3],
-        Link(name="azure7", index=7, kind="dummy"),
-        Link(name="azure0-1", index=8, kind="bridge"),
-    ]
+    macs = ("", "00:00:00:00:00:00")
+    neighbours = [attrs.evolve(NEIGHBOUR, mac=mac) for mac in macs]
+    neighbours += [attrs.evolve(NEIGHBOUR, dev=dev) for dev in ("eth0", "azure7", "azure0-1")]
+    dummy = Link(name="azure7", index=7, kind="dummy")
+    links = [*LINKS[:3], dummy, Link(name="azure0-1", index=8, kind="bridge")]
     other_fields: list[dict[str, Any]] = [
         {"table": 100},
         {"tos": 4},
@@ -271,11 +235,9 @@ def test_what_is_not_azure_vnets() -> None:
     assert judged(links=links, neighbours=neighbours, routes=routes)[0] == ()
 
 
+TRUNCATED = state("azv1", "10.1.0.5")[:-9]
 FINDINGS: dict[str, tuple[dict[str, Any], str]] = {
-    "state file": (
-        {"state": state("azv1", "10.1.0.5")[:-9]},
-        "azure-vnet error /var/run/azure-vnet.json",
-    ),
+    "state file": ({"state": TRUNCATED}, "azure-vnet error /var/run/azure-vnet.json"),
     "a thousand": ({"rules": [ARP] * 1000}, ""),
     "too many": ({"rules": [ARP] * 1001}, "azure-vnet error azureVnetCleanup.managed"),
     "many that are kept": ({"rules": [ETH7] * 1001}, ""),
@@ -291,15 +253,11 @@ FINDINGS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("row", FINDINGS)
-def test_findings(row: str) -> None:
-    """What prevents or limits a clean-up is a finding."""
-    facts, wanted = FINDINGS[row]
+@pytest.mark.parametrize(("facts", "wanted"), FINDINGS.values(), ids=FINDINGS)
+def test_findings(facts: dict[str, Any], wanted: str) -> None:
     _, findings = judged(**facts)
-    assert (
-        " ".join(f"{finding.name} {finding.severity} {finding.target}" for finding in findings)
-        == wanted
-    )
+    told = [f"{finding.name} {finding.severity} {finding.target}" for finding in findings]
+    assert " ".join(told) == wanted
 
 
 AZURE, CILIUM = (

@@ -12,7 +12,7 @@ import pytest
 import phases
 from hostrouting.azure_vnet.neighbours import Neighbour
 from hostrouting.azure_vnet.state import STATE_FILE
-from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
+from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupResult
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError, HostError
 from hostrouting.host.effects import Effects, effects_of
@@ -32,23 +32,15 @@ BATCH = 2
 """The number of the call of ebtables that deletes: before it, the rules are read for the plan."""
 
 
-def state_of(host: azure.AzureHost) -> tuple[str, ...]:
-    """Rules, neighbours, routes and files, as text."""
-    return (
-        str(host.ebtables.rules),
-        str(host.link_layer.neighbours),
-        str(host.kernel),
-        str(host.files.texts),
-    )
+def state_of(host: azure.AzureHost) -> str:
+    return f"{host.ebtables.rules} {host.link_layer.neighbours} {host.kernel} {host.files.texts}"
 
 
 def ebtables_error(kind: str) -> HostError:
-    """An error of ebtables."""
     return HostError("ebtables has failed", what="ebtables", kind=kind)
 
 
 def clean(host: azure.AzureHost, **changed: Any) -> CleanupResult:
-    """Run the task; what it did."""
     result = run(azure.task(azure.config(**changed), host=host))
     assert isinstance(result, CleanupResult)
     return result
@@ -63,39 +55,19 @@ def failure(host: azure.AzureHost) -> Any:
     return error
 
 
-def incomplete(host: azure.AzureHost, *, done: int) -> tuple[str, ...]:
-    """Run the task, which cannot delete everything, and says so; what is left."""
-    error = failure_of(clean, host, of=HostError)
-    assert error.kind == "incomplete"
-    beginning = f"{done} of 13 entries were deleted, and are saved in {UNDO}; not deleted: "
-    assert str(error).startswith(beginning)
-    effects = effects_of(error)
-    assert len(effects.operations) == done
-    assert effects.files == (UNDO,)
-    return tuple(error.lines)
-
-
 def test_it_is_saved_before_anything_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
     """The undo file, which only root can read, and the log have all of it; the lock is held."""
     host = azure.host()
-    then: dict[str, Any] = {}
+    then: list[object] = []
 
     def look() -> None:
-        messages = [record.getMessage() for record in caplog.records]
-        then["undo file"] = host.files.texts[UNDO]
-        then["mode"] = host.files.modes[UNDO]
-        then["locked"] = set(host.files.locked)
-        then["logged"] = len([message for message in messages if "will delete" in message])
+        then.extend([host.files.texts[UNDO], host.files.modes[UNDO], set(host.files.locked)])
+        then.append(caplog.text.count("will delete"))
 
     host.ebtables.meanwhile(look, nth=BATCH)
     with caplog.at_level("INFO"):
         clean(host)
-    assert then == {
-        "undo file": host.files.texts[UNDO],
-        "mode": 0o600,
-        "locked": {LAYOUT.lock_path},
-        "logged": 13,
-    }
+    assert then == [host.files.texts[UNDO], 0o600, {LAYOUT.lock_path}, 13]
 
 
 def test_what_is_stale_is_deleted() -> None:
@@ -137,39 +109,18 @@ def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_nothing_configured() -> None:
-    """Nothing is read or done."""
-    host = azure.host()
-    task = azure.task(HostRoutingConfig(), host=host)
-    before = state_of(host)
+    task = azure.task(HostRoutingConfig(), host=azure.host())
     assert isinstance(run(task), phases.Skip)
-    assert task.plan() == CleanupPlan()
-    assert state_of(host) == before
-
-
-def test_the_text_of_a_plan() -> None:
-    """Each entry has a line, with its fate and the reason; so has what keeps all of them."""
-    host = azure.host()
-    plan = azure.task(azure.config(), host=host).plan()
-    lines = str(plan).splitlines()
-    assert [line.split(" ")[:2] for line in lines] == [
-        [each.fate, each.kind] for each in plan.entries
-    ]
-    host.files.texts.update(CONFLIST)
-    assert "names azure-vnet" in str(azure.task(azure.config(), host=host).plan())
-    assert str(CleanupPlan()) == "nothing to delete"
-
-
-def test_an_image(tmp_path: Path) -> None:
-    """It is refused, because it has no kernel."""
-    task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
-    failure_of(run, task, of=BackendError, match="an image has no kernel")
+    assert str(task.plan()) == "nothing to delete"
 
 
 @pytest.mark.parametrize("given", [{"ebtables": FakeEbtables()}, {"link_layer": FakeLinkLayer()}])
-def test_a_host_with_another_kernel(given: dict[str, Any]) -> None:
-    """Without its rules and MAC addresses it is refused: this machine's are another host's."""
+def test_a_host_with_another_kernel(tmp_path: Path, given: dict[str, Any]) -> None:
+    """Without its rules and MAC addresses it is refused; so is an image, which has no kernel."""
     task = CleanStaleAzureVnet(azure.config(), host=FakeHost(), **given)
     failure_of(run, task, of=TypeError, match="needs its ebtables= and link_layer=")
+    task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
+    failure_of(run, task, of=BackendError, match="an image has no kernel")
 
 
 def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
@@ -177,21 +128,18 @@ def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     host = azure.host(files=FakeFiles(dict(CONFLIST)))
     error = failure(host)
     assert caplog.text.count("10-azure.conflist names") == 1, "the runner logs the error"
-    assert type(error) is HostError
-    assert error.kind == "refused"
-    reason = "/etc/cni/net.d/10-azure.conflist names azure-vnet, which may manage"
-    assert str(error).startswith(f"nothing was deleted: {reason}")
+    assert str(error).startswith("nothing was deleted: /etc/cni/net.d/10-azure.conflist names")
 
     plan = azure.task(azure.config(), host=host).plan()
     dry_run = clean(host, dry_run=True)
-    assert tuple(map(str, plan.errors)) == error.lines
+    assert plan.errors == error.lines
+    assert str(plan).splitlines() == [*map(str, plan.entries), *plan.errors]
     assert (plan.would_fail, dry_run.plan.would_fail) == (plan.errors[0], "")
     assert len(plan.deletions) == 13
     assert dry_run.plan.deletions == plan.deletions
 
 
 def with_broken_ebtables(kind: str, *, nth: int = 1) -> azure.AzureHost:
-    """The host, on which ebtables fails."""
     host = azure.host()
     host.ebtables.fail(ebtables_error(kind), nth=nth)
     return host
@@ -199,14 +147,8 @@ def with_broken_ebtables(kind: str, *, nth: int = 1) -> azure.AzureHost:
 
 FULL = {UNDO: "the disk is full"}
 FAILURES: dict[str, tuple[Callable[[], azure.AzureHost], str]] = {
-    "azure-vnet is active, and nothing stale": (
-        lambda: azure.AzureHost(files=FakeFiles(dict(CONFLIST))),
-        "refused",
-    ),
-    "the state file is truncated": (
-        lambda: azure.host(files=FakeFiles({STATE_FILE: "{"})),
-        "refused",
-    ),
+    "azure-vnet is active": (lambda: azure.AzureHost(files=FakeFiles(dict(CONFLIST))), "refused"),
+    "truncated state": (lambda: azure.host(files=FakeFiles({STATE_FILE: "{"})), "refused"),
     "no ebtables": (lambda: with_broken_ebtables("missing"), "refused"),
     "two backends": (lambda: with_broken_ebtables("wrong-backend"), "wrong-backend"),
     "the batch fails": (lambda: with_broken_ebtables("refused", nth=BATCH), "refused"),
@@ -214,10 +156,9 @@ FAILURES: dict[str, tuple[Callable[[], azure.AzureHost], str]] = {
 }
 
 
-@pytest.mark.parametrize("why", FAILURES)
-def test_nothing_is_deleted(why: str) -> None:
+@pytest.mark.parametrize(("make", "kind"), FAILURES.values(), ids=FAILURES)
+def test_nothing_is_deleted(make: Callable[[], azure.AzureHost], kind: str) -> None:
     """The run fails before its first change, and no undo file stays."""
-    make, kind = FAILURES[why]
     assert kind_of(failure(make())) == kind
 
 
@@ -256,65 +197,47 @@ def test_a_pod_that_is_new(kind: str) -> None:
     assert fates == {"keep"}
 
 
-def test_a_rule_is_gone_before_the_batch() -> None:
-    """It refuses the batch: nothing is deleted, and no undo file stays; the same again succeeds."""
-    host = azure.host()
-    gone = azure.STALE_RULES[0]
-    host.ebtables.meanwhile(partial(host.ebtables.rules.remove, gone), nth=BATCH)
-    error = failure_of(clean, host, of=HostError)
-    assert error.kind == "refused"
-    assert len(host.ebtables.rules) == len(azure.KEPT_RULES) + 9
-    assert host.files.texts == {}
-
-    again = clean(host)
-    assert len(again.operations) == 12
-    assert host.ebtables.rules == list(azure.KEPT_RULES)
-    assert host.files.texts[UNDO].count(gone.removeprefix("PREROUTING ")) == 1
-
-
-def test_a_neighbour_gets_another_mac_address() -> None:
-    """One that another process changes between the plan and the deletions stays, and is named."""
+def test_what_cannot_be_deleted() -> None:
+    """A neighbour that was changed meanwhile stays, and so does a route that Linux keeps."""
     host = azure.host()
     theirs = Neighbour("10.1.0.5", "02:00:00:00:00:55", "azure0")
     replace = partial(host.link_layer.neighbours.__setitem__, 0, theirs)
     host.link_layer.meanwhile(replace, nth=2)  # the first is for the plan
-    [reason] = incomplete(host, done=12)
-    assert reason == f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is not deleted"
+    host.faults.fail("change", errno.ENOBUFS)
+    error = failure_of(clean, host)
+    assert kind_of(error) == "incomplete"
+    neighbour, route = error.lines
+    assert neighbour == f"{azure.NEIGHBOURS[0]} has changed since it was read, so it is not deleted"
+    assert route.startswith("10.1.0.5/32 ")
+    counts = f"11 of 13 entries were deleted, and are saved in {UNDO}; not deleted: "
+    assert str(error).startswith(counts)
+    effects = effects_of(error)
+    assert (len(effects.operations), effects.files) == (11, (UNDO,))
     assert host.link_layer.neighbours[0] == theirs
 
 
-def test_the_kernel_refuses_a_deletion() -> None:
-    """The route is named, and the others go."""
-    host = azure.host()
-    host.faults.fail("change", errno.ENOBUFS)
-    [reason] = incomplete(host, done=12)
-    assert reason.startswith("10.1.0.5/32 ")
+def no_answer() -> BackendError:
+    return BackendError("no answer", kind="timeout")
 
 
-def silence(moment: str, host: azure.AzureHost) -> None:
-    """The kernel does not answer at this moment."""
-    error = BackendError("no answer", kind="timeout")
-    if moment == "the rules":  # nobody knows which of them are deleted
-        host.ebtables.fail(ebtables_error("timeout"), nth=BATCH, done=True)
-    elif moment == "the second neighbour":
-        host.link_layer.fail(error, nth=3)  # after the plan and the first neighbour
-    else:
-        host.faults.fail("change", error)
+HALFWAY: dict[str, tuple[Callable[[azure.AzureHost], None], dict[str, int]]] = {
+    # nobody knows which of the rules are deleted
+    "rules": (lambda host: host.ebtables.fail(ebtables_error("timeout"), nth=BATCH, done=True), {}),
+    # after the plan and the first neighbour
+    "neighbours": (
+        lambda host: host.link_layer.fail(no_answer(), nth=3),
+        {"rule": 10, "neighbour": 1},
+    ),
+    "routes": (lambda host: host.faults.fail("change", no_answer()), {"rule": 10, "neighbour": 2}),
+}
 
 
-@pytest.mark.parametrize(
-    ("moment", "deleted"),
-    [
-        ("the rules", {}),
-        ("the second neighbour", {"rule": 10, "neighbour": 1}),
-        ("the routes", {"rule": 10, "neighbour": 2}),
-    ],
-)
-def test_an_error_halfway(moment: str, deleted: dict[str, int]) -> None:
+@pytest.mark.parametrize(("fail", "deleted"), HALFWAY.values(), ids=HALFWAY)
+def test_an_error_halfway(fail: Callable[[azure.AzureHost], None], deleted: dict[str, int]) -> None:
     """The error has what was deleted before it, and the undo file stays."""
     host = azure.host()
     host.link_layer.neighbours.append(Neighbour("10.1.0.7", azure.DEAD, "azure0"))
-    silence(moment, host)
+    fail(host)
     error = failure_of(clean, host)
     operations = effects_of(error).operations
     assert kind_of(error) == "timeout"

@@ -1,6 +1,7 @@
 """CleanStaleAzureVnet on a node as azure-vnet leaves it, with real packets and a real shell."""
 
 import socket
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,18 +10,14 @@ from pathlib import Path
 import pytest
 
 from hostrouting.azure_vnet.task import CleanupPlan
-from tests.hostrouting.azure_vnet.azure_node import AzureNode, State
+from tests.hostrouting.azure_vnet.azure_node import NODE_MAC, AzureNode, State
 from tests.support.azure_rules import pod_rules
-from tests.support.children import running
 from tests.support.namespace import Namespace
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "ebtables-nft")]
 
-LIVE = "0a:00:00:01:00:01"
-NEW = "0a:00:00:01:00:02"
-OTHER = "0a:00:00:01:00:03"
-DEAD = "0a:00:00:01:00:09"
+LIVE, NEW, OTHER, DEAD = (f"0a:00:00:01:00:0{last}" for last in range(1, 5))
 """The MAC addresses of pods."""
 
 
@@ -34,25 +31,16 @@ def lab() -> Iterator[AzureNode]:
 
 
 def specs(plan: CleanupPlan, kind: str = "rule") -> list[str]:
-    """What the plan deletes of this kind."""
     return [deletion.spec for deletion in plan.deletions if deletion.kind == kind]
 
 
 def gone(before: tuple[str, ...], after: tuple[str, ...]) -> list[str]:
-    """What was there before, and is not any more, in order; nothing may have come."""
-    left = Counter(after)
-    assert not left - Counter(before)
-    missing: list[str] = []
-    for line in reversed(before):  # of equal ones, the first are gone
-        if left[line]:
-            left[line] -= 1
-        else:
-            missing.insert(0, line)
-    return missing
+    """What was there before, and is not any more; nothing may have come."""
+    assert not Counter(after) - Counter(before)
+    return [*(Counter(before) - Counter(after)).elements()]
 
 
 def send(host: Namespace, ip: str) -> None:
-    """Send a datagram to this address."""
     with host.inside(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as speaking:
         speaking.sendto(b"x", (ip, 4000))
 
@@ -80,7 +68,7 @@ def used_again(lab: AzureNode) -> AzureNode:
     lab.node.batch(
         [
             "route add 10.1.0.8 dev azure0",
-            "route add 10.1.0.8 dev azure0 proto static metric 7",
+            "route add 10.1.0.8 dev azure0 proto static metric 7 scope global",
             "route add fd00::6 dev azure0 metric 2048",
         ]
     )
@@ -109,15 +97,9 @@ def test_what_dead_pods_have_left(used_again: AzureNode, tmp_path: Path) -> None
 
     result = lab.clean()
     after = lab.state()
-    rules = gone(before.rules, after.rules)
-    assert Counter(rules) == Counter(specs(result.plan))
-    assert Counter(rules) == Counter(
-        [
-            *pod_rules("10.1.0.6", DEAD) * 2,
-            *pod_rules("fd00::6", DEAD) * 2,
-            *pod_rules("10.1.0.8", DEAD),
-        ]
-    )
+    stale = [*pod_rules("10.1.0.6", DEAD), *pod_rules("fd00::6", DEAD)] * 2
+    stale += pod_rules("10.1.0.8", DEAD)
+    assert Counter(gone(before.rules, after.rules)) == Counter(stale) == Counter(specs(result.plan))
     neighbours = gone(before.neighbours, after.neighbours)
     assert neighbours == specs(result.plan, "neighbour")
     assert neighbours == [
@@ -131,7 +113,14 @@ def test_what_dead_pods_have_left(used_again: AzureNode, tmp_path: Path) -> None
     send(lab.node, "10.1.0.8")  # from now on, the kernel has an entry of its own for this address
     restored = undone(lab, result.undo_file, tmp_path)
     assert Counter(restored.rules) == Counter(before.rules)
+    [of_node, *_] = pod_rules("10.1.0.4", NODE_MAC)
+    assert restored.rules.index(of_node) < restored.rules.index(stale[0])
     assert restored._replace(rules=before.rules) == before
+
+    # A route that is there makes it fail, too.
+    lab.node.batch(f"neigh del {line.split()[0]} dev azure0" for line in neighbours)
+    problem = "\n".join(["RTNETLINK answers: File exists"] * len(routes))
+    undone(lab, result.undo_file, tmp_path, problem=problem)
 
 
 def test_the_host_has_changed_meanwhile(lab: AzureNode, tmp_path: Path) -> None:
@@ -151,10 +140,15 @@ def test_another_process_changes_rules_at_full_speed(lab: AzureNode) -> None:
     before = lab.state().rules
     theirs = "OUTPUT -p IPv4 --ip-dst 10.1.1.7 -j ACCEPT"
     loop = f"e() {{ ebtables-nft -t nat $1 {theirs}; }}; while :; do e -A; e -A; e -D; done"
-    with running(*lab.node.enter, "sh", "-c", loop):
-        wait_for("the first of its rules", lambda: theirs in lab.state().rules)
-        result = lab.clean()
+    words = ["timeout", "--kill-after=1", "60", *lab.node.enter, "sh", "-c", loop]
+    with subprocess.Popen(words) as child:
+        try:
+            wait_for("the first of its rules", lambda: theirs in lab.state().rules)
+            result = lab.clean()
+        finally:
+            child.terminate()
     after = lab.state().rules
-    assert gone(before, tuple(rule for rule in after if rule != theirs)) == specs(result.plan)
-    assert len(specs(result.plan)) == 200
+    missing = gone(before, tuple(rule for rule in after if rule != theirs))
+    assert Counter(missing) == Counter(specs(result.plan))
+    assert len(missing) == 200
     assert theirs in after

@@ -3,7 +3,7 @@
 from hypothesis import given
 
 from hostrouting.boot import units
-from hostrouting.boot.files import files_of
+from hostrouting.boot.files import UNIT_OF_PART, files_of
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.host.layout import HostLayout
 from tests.support.configs import configs
@@ -14,7 +14,9 @@ PYTHON = "/usr/bin/python3.12"
 
 @given(configs())
 def test_the_order(config: HostRoutingConfig) -> None:
-    """The program comes first, then config.json, and drop-ins last, one for each gated unit."""
+    """The program comes first, then config.json, and drop-ins last, one for each gated unit. Each
+    part has its unit, and so has the guard.
+    """
     paths = [file.path for file in files_of(config, python=PYTHON)]
     gated = gated_units(config)
     first: list[str] = []
@@ -27,6 +29,9 @@ def test_the_order(config: HostRoutingConfig) -> None:
     assert paths[len(paths) - len(drop_ins) :] == drop_ins
     assert len(set(paths)) == len(paths)
     assert (LAYOUT.networkd_path in paths) is (config.manage_foreign == "keep")
+    own = {unit for unit in units.UNITS if LAYOUT.unit_path(unit) in paths}
+    assert own - {LAYOUT.guard_unit} == {UNIT_OF_PART[part] for part in config.parts}
+    assert (LAYOUT.guard_unit in own) is config.guard.enabled
 
 
 @given(configs(), configs())
@@ -39,7 +44,6 @@ def test_values_are_data(one: HostRoutingConfig, other: HostRoutingConfig) -> No
 
 
 def test_no_gate_without_a_gated_unit() -> None:
-    """Where foreign routes are only kept, no unit waits for anything, and no program runs."""
     files = files_of(HostRoutingConfig.from_mapping({"manageForeign": "keep"}), python=PYTHON)
     assert [file.path for file in files] == [LAYOUT.config_path, LAYOUT.networkd_path]
     assert files_of(HostRoutingConfig(), python=PYTHON) == ()
@@ -54,7 +58,6 @@ FULL = HostRoutingConfig.from_mapping(
         "manageForeign": "keep",
     }
 )
-"""A configuration with every file."""
 
 
 def test_links() -> None:
@@ -66,12 +69,11 @@ def test_links() -> None:
         LAYOUT.enabled_path(LAYOUT.probe_unit): "/etc/systemd/system/probe-rewrite.service",
         LAYOUT.enabled_path(LAYOUT.guard_unit): "/etc/systemd/system/hostrouting-guard.service",
     }
-    assert LAYOUT.python_path not in {file.path for file in files_of(FULL)}, "it would lead nowhere"
 
 
 def test_texts_and_modes() -> None:
     """Each unit has its text. All may read a file of ours, and type the program by its name."""
-    files = {file.path: file for file in files_of(FULL)}
+    files = {file.path: file for file in files_of(FULL, python=PYTHON) if not file.target}
     for path, file in files.items():
         assert file.mode == (0o755 if path == LAYOUT.program_path else 0o644)
     for unit, text in units.UNITS.items():

@@ -20,7 +20,6 @@ LAYOUT = HostLayout()
 
 
 def put(config: HostRoutingConfig) -> FakeFiles:
-    """A host with the files of this configuration."""
     files = FakeFiles()
     for file in files_of(config, python=PYTHON):
         file.write(files)
@@ -50,21 +49,14 @@ def test_owned(config: HostRoutingConfig) -> None:
     assert list(owned[len(owned) - len(last) :]) == last
 
 
-SETTINGS = {"hostRouting": FULL.to_mapping()}
-CONFIG_TEXTS = {
-    "another layout": (json.dumps(SETTINGS), True),
-    "unusable": (json.dumps({"hostRouting": 5}), False),
-    "not JSON": ("{", False),
-}
-"""By what is special: a config.json, and whether it stays."""
-
-
-@pytest.mark.parametrize("name", CONFIG_TEXTS)
-def test_a_config_json_in_another_layout(name: str) -> None:
+@pytest.mark.parametrize(
+    ("document", "is_kept"),
+    [({"hostRouting": FULL.to_mapping()}, True), ({"hostRouting": 5}, False)],
+)
+def test_a_config_json_in_another_layout(document: object, *, is_kept: bool) -> None:
     """It stays as it is if it says the same."""
-    text, is_kept = CONFIG_TEXTS[name]
     host = FakeHost()
-    host.files.texts[LAYOUT.config_path] = text
+    host.files.texts[LAYOUT.config_path] = json.dumps(document)
     written = {file.path: file for file in files_on(host, FULL)}[LAYOUT.config_path]
     assert written.differs(host.files) is not is_kept
 
@@ -112,17 +104,18 @@ def test_what_a_killed_writer_has_left(path: str) -> None:
     assert proof_of_installation(files) == []
 
 
-@pytest.mark.parametrize("unit", ["missing", "another program's", "elsewhere"])
-def test_the_link_that_starts_a_unit(unit: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "target", "is_ours"),
+    [
+        (None, LAYOUT.unit_path(LAYOUT.routes_unit), True),
+        ("[Unit]\n", LAYOUT.unit_path(LAYOUT.routes_unit), False),
+        (None, "/etc/another.service", False),
+    ],
+)
+def test_the_link_that_starts_a_unit(text: str | None, target: str, *, is_ours: bool) -> None:
     """The link is ours where the unit is ours or missing; one that leads elsewhere is not."""
-    files = put(FULL)
-    path = LAYOUT.unit_path(LAYOUT.routes_unit)
-    files.texts[path] = "[Unit]\n" if unit == "another program's" else ""
-    if unit == "missing":
-        del files.texts[path]
-    if unit == "elsewhere":
-        files.links[LAYOUT.enabled_path(LAYOUT.routes_unit)] = "/etc/another.service"
-    owned = owned_paths(files)
-    is_ours = unit == "missing"
-    assert (LAYOUT.enabled_path(LAYOUT.routes_unit) in owned) is is_ours
-    assert path not in owned
+    link = LAYOUT.enabled_path(LAYOUT.routes_unit)
+    files = FakeFiles(links={link: target})
+    if text is not None:
+        files.texts[LAYOUT.unit_path(LAYOUT.routes_unit)] = text
+    assert owned_paths(files) == ((link,) if is_ours else ())

@@ -8,11 +8,10 @@ asked. A file has:
     source           where it is described: a repository with the number of a thread, or with a
                      path; or the names of other files here that it is made of
     right            what is right there, and why
-    uplink           the name and kind of the device with the default route, if that is not eth0.
-                     It has the addresses 10.0.0.4/24 and 2001:db8::4/64, and the routers 10.0.0.1
-                     and fe80::1
-    devices          the name and kind of each further device
-    sysctl           settings under /proc/sys/net with their values, before the commands
+    uplink           the name and kind of the device with the default route, if that is not eth0,
+                     and its addresses beside 10.0.0.4/24 and 2001:db8::4/64. The routers are
+                     10.0.0.1 and fe80::1
+    devices          the name and kind of each further device, and its addresses
     ip               commands of `ip -batch`, for both families; a rule of IPv6 begins with -6
     config           further keys of routeOverlap: `expected_devs`, `allowed_devs`, `service_cidrs`,
                      `intended_rules`
@@ -22,7 +21,7 @@ asked. A file has:
                      address of the node itself does not split a range
         repair       with the reasons for what no route can close
         says         words in the report
-        names        findings, and those that are `absent`
+        names        findings
         undecided    the name of each doubt that makes its verdict
         verdict      any other that does not follow from the escapes. With `undecided` or `verdict`,
                      escapes and repair are compared only if they are given
@@ -45,20 +44,18 @@ from typing import Any, cast
 import attrs
 import pytest
 
-from hostrouting.check import expected, judge as routes_and_devices, other_packets, refusals
+from hostrouting.check import judge as routes_and_devices, other_packets, refusals
 from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.judge import Judge
 from hostrouting.check.results import CheckReport, FamilyReport, Grade
 from hostrouting.check.sentences import check_findings
 from hostrouting.config import cni
-from hostrouting.config.settings import HostRoutingConfig, StaticRoute, StaticRoutesConfig
+from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
-from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
-from hostrouting.routes import default_route
 from hostrouting.routes.plan import plan_static_routes
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
@@ -83,31 +80,24 @@ _DEFAULTS = {
 _LINKS = {
     "nic": (1, ""),
     "infiniband": (ARPHRD_INFINIBAND, ""),
-    "infiniband-bond": (ARPHRD_INFINIBAND, "bond"),
     "ipoib": (ARPHRD_INFINIBAND, "ipoib"),
     "tap": (1, "tun"),
     "ipip": (768, "ipip"),
     "ppp": (512, "ppp"),
-    "rmnet": (519, "rmnet"),
     "tun": (65534, "tun"),
     "wireguard": (65534, "wireguard"),
-    "wwan": (519, "wwan"),
-    "xfrm": (65534, "xfrm"),
 }
 _WITH_COMMANDS = {"overlap", "refused", "own-range", "unsafe", "missing-rule", "no-default-route"}
 
 
 @attrs.frozen
 class Said:
-    """The expected result for one family of a node."""
-
     cidrs: list[str]
     devs: list[str] = attrs.field(factory=list)
     escapes: list[str] = attrs.field(factory=list)
     repair: list[str] = attrs.field(factory=list)
     says: list[str] = attrs.field(factory=list)
     names: list[str] = attrs.field(factory=list)
-    absent: list[str] = attrs.field(factory=list)
     undecided: list[str] = attrs.field(factory=list)
     verdict: str = ""
 
@@ -123,16 +113,12 @@ class Said:
 
 @attrs.frozen
 class Field:
-    """One file."""
-
     name: str
     state: str
     source: list[str]
     right: str
+    families: dict[str, Said]
     ip: str = ""
-    sysctl: list[str] = attrs.field(factory=list)
-    ipv4: Said | None = None
-    ipv6: Said | None = None
     uplink: str = "eth0 nic"
     devices: list[str] = attrs.field(factory=list)
     config: dict[str, Any] = attrs.field(factory=dict)
@@ -140,38 +126,26 @@ class Field:
     @classmethod
     @cache
     def read(cls, name: str) -> "Field":
-        """The node of this name."""
         document = tomllib.loads(_FIELDS[name].read_text(encoding="utf-8"))
         dev = document.get("uplink", "eth0 nic").split()[0]
-        for family in document.keys() & _ADDRESSES:
-            document[family] = Said(**{"devs": [dev], **document[family]})
-        return cls(name, **document)
-
-    @property
-    def families(self) -> dict[str, Said]:
-        """The expected results, by family."""
         families: dict[str, Said] = {}
-        if self.ipv4 is not None:
-            families["ipv4"] = self.ipv4
-        if self.ipv6 is not None:
-            families["ipv6"] = self.ipv6
-        return families
+        for family in _ADDRESSES:
+            if family in document:
+                families[family] = Said(**{"devs": [dev], **document.pop(family)})
+        return cls(name, families=families, **document)
 
     @property
     def configuration(self) -> HostRoutingConfig:
-        """The check of its networks."""
         cidrs = chain.from_iterable(said.cidrs for said in self.families.values())
         return HostRoutingConfig(route_overlap=expect(*cidrs, mode="STRICT", **self.config))
 
     @property
     def kinds(self) -> dict[str, tuple[int, str]]:
-        """The link type and the kind of each of its devices, by name."""
-        words = (device.split() for device in (self.uplink, *self.devices))
-        return {name: _LINKS.get(kind, (1, kind)) for name, kind in words}
+        words = [device.split() for device in (self.uplink, *self.devices)]
+        return {name: _LINKS.get(kind, (1, kind)) for name, kind, *_ in words}
 
     @contextmanager
     def made(self) -> Iterator[Namespace]:
-        """The node on Linux."""
         dev, *_ = self.uplink.split()
         commands = ["link set lo up"]
         for at, name in enumerate(self.kinds):
@@ -179,23 +153,17 @@ class Field:
             commands += [*up(name), *up(f"p{at}")]
         commands += [f"address add {_ADDRESSES[family]} dev {dev}" for family in self.families]
         commands += [_DEFAULTS[family].format(dev) for family in self.families]
-        of_ipv6: list[str] = []
-        later: list[str] = []
-        for line in self.ip.splitlines():
-            if line.startswith("-6 "):
-                of_ipv6.append(line.removeprefix("-6 "))
-            else:
-                later.append(line)
+        for device in (self.uplink, *self.devices):
+            name, _, *addresses = device.split()
+            for address in addresses:
+                nodad = " nodad" if ":" in address else ""
+                commands.append(f"address add {address} dev {name}{nodad}")
+        lines = self.ip.splitlines()
+        of_ipv6 = [line for line in lines if line.startswith("-6 ")]
         with private_namespace() as namespace:
-            if self.sysctl:
-                namespace.batch(commands)
-                commands = []
-            for setting in self.sysctl:
-                path, value = setting.split()
-                namespace.sysctl(path, int(value))
-            namespace.batch([*commands, *later])
+            namespace.batch([*commands, *(line for line in lines if line not in of_ipv6)])
             if of_ipv6:
-                namespace.batch(of_ipv6, family=6)
+                namespace.batch((line.removeprefix("-6 ") for line in of_ipv6), family=6)
             yield namespace
 
 
@@ -203,12 +171,10 @@ class Dressed:
     """A backend whose snapshots have the kinds of a node's devices; all else is the kernel's."""
 
     def __init__(self, backend: RouteBackend, field: Field) -> None:
-        """Take both."""
         self._backend = backend
         self._kinds = field.kinds
 
     def snapshot(self, **options: Any) -> Snapshot:
-        """See RouteBackend."""
         snapshot = self._backend.snapshot(**options)
         links: list[Link] = []
         for link in snapshot.links:
@@ -217,14 +183,11 @@ class Dressed:
         return snapshot._replace(links=tuple(links))
 
     def __getattr__(self, name: str) -> Any:
-        """See RouteBackend."""
         return getattr(self._backend, name)
 
 
 def linux_agrees(field: Field, backend: RouteBackend) -> None:
-    """Linux sends both ends of each escape as the file says. Two are not compared: a broadcast
-    address, and what leaves by equal default routes, of which Linux tells the first.
-    """
+    """Linux sends both ends of each escape as the file says."""
     for said in field.families.values():
         by_end: dict[str, str] = {}
         for escape in said.escapes:
@@ -245,9 +208,7 @@ def linux_agrees(field: Field, backend: RouteBackend) -> None:
 def the_proposed_commands_work(
     field: Field, report: CheckReport, namespace: Namespace, backend: RouteBackend
 ) -> None:
-    """The command that the report gives for what refuses packets, keeps them here or hides a CNI
-    deletes just that. Where a rule leads packets away, it stays, and another one comes before it.
-    """
+    """Each changes one thing; and after one that adds a rule, nothing escapes."""
     findings = [each for each in check_findings(report) if each.name in _WITH_COMMANDS]
     commands = [finding.remedy.command for finding in findings if finding.remedy]
     for command in dict.fromkeys(commands):
@@ -266,9 +227,7 @@ def the_proposed_commands_work(
 
 
 def agrees(field: Field, report: CheckReport) -> None:
-    """The report says what the file says: of both families, and of each. Of a healthy node it says
-    no more than what is allowed there, in one line.
-    """
+    """The report says what the file says, and of a healthy node only what is allowed there."""
     findings = check_findings(report)
     page = "\n".join(map(str, findings))
     names = {finding.name for finding in findings}
@@ -286,7 +245,6 @@ def agrees(field: Field, report: CheckReport) -> None:
 
         assert [words for words in said.says if words not in page] == [], told(field, report)
         assert names >= set(said.names), told(field, report)
-        assert names.isdisjoint(said.absent), told(field, report)
     if report.verdict == "ok":
         named = {name for said in field.families.values() for name in said.names}
         further = [finding.name for finding in findings if finding.name not in named]
@@ -294,9 +252,7 @@ def agrees(field: Field, report: CheckReport) -> None:
 
 
 def told(field: Field, report: CheckReport, **seen: list[str]) -> str:
-    """For a failure: what is right on this node, and what the check says instead; and what was
-    seen, in the form that the file needs.
-    """
+    """For a failure: what is right, what the check says, and what was seen in the file's form."""
     lines = [f"tests/hosts/{field.name}.toml: {field.right}"]
     lines += map(str, check_findings(report, mode="STRICT"))
     lines += [f"seen: {key} = {json.dumps(value)}" for key, value in seen.items()]
@@ -321,27 +277,10 @@ def repair_of(family: FamilyReport) -> list[str]:
     return [*routes, *dict.fromkeys(reasons)]
 
 
-def with_routes(
-    field: Field, snapshot: Snapshot, further: Iterable[StaticRoute] = ()
-) -> HostRoutingConfig:
-    """The configuration that has the routes of ours that the node has, and these."""
-    routes: list[StaticRoute] = []
-    for route in snapshot.routes:
-        if route.protocol == OURS:
-            hop = route.next_hops[0]
-            destination = route.prefix.to_network()
-            routes.append(StaticRoute(destination, hop.gateway, hop.dev, route.metric))
-    routes += further
-    section = StaticRoutesConfig(bool(routes), tuple(routes))
-    return field.configuration._replace(static_routes=section)
-
-
 def the_repair_changes_nothing_else(field: Field, report: CheckReport, snapshot: Snapshot) -> None:
-    """If the repair is configured beside the routes of ours that the node has, the plan adds it and
-    changes nothing else; what left by an overlay, or stayed here, still does.
-    """
-    configured = with_routes(field, snapshot, report.routes)
-    plan = plan_static_routes(configured, snapshot)
+    """With the repair configured, the plan adds it, and what does not escape stays."""
+    section = StaticRoutesConfig(bool(report.routes), report.routes)
+    plan = plan_static_routes(field.configuration._replace(static_routes=section), snapshot)
     assert plan.waiting == ()
     changes = {step.action for step in plan.steps} - {"keep"}
     assert changes == ({"add"} if report.routes else set())
@@ -364,13 +303,7 @@ def only_what_escapes_moves(judge: Judge, after: Fib, cidr: Prefix) -> None:
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=linux) for name in _FIELDS])
 def test_a_node(name: str) -> None:
-    """On Linux each node is judged as its file says, and a repair takes nothing
-    away.
-
-    Linux is asked at each border of what decides, and at the ends of what escapes, for each node.
-
-    Kills: a device by its name alone; InfiniBand as an expected device; a CNI that lacks its row.
-    """
+    """On Linux, each node is judged as its file says, and the repair takes nothing away."""
     field = Field.read(name)
     with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
         as_meant = cast("RouteBackend", Dressed(backend, field))
@@ -386,7 +319,6 @@ def test_a_node(name: str) -> None:
 
 @cache
 def snapshot_of(name: str) -> Snapshot:
-    """The snapshot of a node on Linux."""
     field = Field.read(name)
     with field.made() as namespace, namespace.inside(), NetlinkBackend() as backend:
         return Dressed(cast("RouteBackend", backend), field).snapshot()
@@ -406,9 +338,7 @@ def said_of(name: str) -> list[tuple[object, ...]]:
 def decides(
     names: Iterable[str], monkeypatch: pytest.MonkeyPatch, *without: tuple[object, str, Any]
 ) -> bool:
-    """Whether one of these nodes has another verdict, or another range, if each attribute (an
-    object, a name, a value) is replaced.
-    """
+    """Whether one of these nodes is judged otherwise with these attributes replaced."""
     for name in names:
         right = said_of(name)
         with monkeypatch.context() as patched:
@@ -428,7 +358,7 @@ LISTS = [
     (other_packets, "RULES_FOR_OTHER_ENDS"),
 ]
 RULES = [(module, of, rule) for module, of in LISTS for rule in getattr(module, of)]
-LAST = {"by_its_devices", "escapes_by_the_device", "anything_else"}
+LAST = {"by_its_devices", "escapes_by_the_device", "unknown"}
 """Without these, a list has no opinion."""
 
 
@@ -447,61 +377,6 @@ def test_each_rule_decides_a_node(
     names = [word for word in re.findall("[a-z0-9-]+", rule.__doc__) if word in _FIELDS]
     others = tuple(other for other in getattr(module, of) if other is not rule)
     assert decides(names, monkeypatch, (module, of, others)), names
-
-
-def no_devs(*_: object) -> frozenset[str]:
-    """In the place of a function that finds devices."""
-    return frozenset()
-
-
-def any_hops(defaults: Iterable[Route], *_: object) -> tuple[Route, ...]:
-    """In the place of a function that chooses between default routes."""
-    return tuple(defaults)
-
-
-def any_card(hidden: frozenset[str], *_: object) -> str | None:
-    """In the place of the function that finds the card below a tunnel."""
-    return min(hidden, default=None)
-
-
-@pytest.mark.parametrize(
-    ("name", "where", "attribute", "value"),
-    [
-        pytest.param(*row, marks=linux, id=f"{row[2]} {row[0]}")
-        for row in [
-            ("second-card-for-root", expected, "_is_for_root_alone", no_devs),
-            ("wg-quick-full-tunnel", expected, "suppresses", no_devs),
-            ("openvpn-named-and-worse", expected, "devs_hidden_by_a_tunnel", no_devs),
-            ("rail-beside-a-named-full-tunnel", expected, "_card_below_tunnel", any_card),
-            ("bgp-halves-by-a-second-card", expected, "_routes_that_count", any_hops),
-            ("infiniband-has-the-default-route", expected, "leads_out", bool),
-            ("two-cards-with-one-metric", default_route, "_doubtful_by_equal_routes", no_devs),
-            ("openfortivpn", default_route, "_doubtful_by_a_tunnel", no_devs),
-            ("pppoe", default_route, "LINES", ()),
-            ("slirp-tap", default_route, "is_tap", no_devs),
-            ("frr-refuses-its-pods", refusals, "_SHORTEST_POD_BLOCK", {4: 33, 6: 129}),
-        ]
-    ],
-)
-def test_each_part_of_a_theory_decides_a_node(
-    name: str, where: ModuleType, attribute: str, value: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without it, the node has another verdict, or another range."""
-    assert decides([name], monkeypatch, (where, attribute, value))
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_networks_of_services_decide_a_node() -> None:
-    """Without their names, what is refused there is a CNI's."""
-    name = "refused-by-configured-services"
-    configuration = Field.read(name).configuration
-    check = configuration.route_overlap
-    cidrs = (*check.expected_cidrs, *check.service_cidrs)
-    unnamed = check._replace(expected_cidrs=cidrs, service_cidrs=())
-    without = configuration._replace(route_overlap=unnamed)
-    said = [check_snapshot(snapshot_of(name), each).verdict for each in (configuration, without)]
-    assert said == ["overlap", "ok"]
 
 
 def without_one_thing(row: cni.Cni) -> Iterator[tuple[str, cni.Cni]]:
@@ -532,9 +407,7 @@ def without_one_thing(row: cni.Cni) -> Iterator[tuple[str, cni.Cni]]:
 
 @pytest.mark.parametrize("row", [pytest.param(row, marks=linux, id=row.name) for row in cni.CNIS])
 def test_each_row_of_a_cni_decides_a_node(row: cni.Cni, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a device, a kind, a refusal or another CNI, a node that has a device of the CNI has
-    another verdict, or another range.
-    """
+    """Without any one thing of its row, a node with a device of the CNI is judged otherwise."""
     names: list[str] = []
     for name in _FIELDS:
         kinds = Field.read(name).kinds

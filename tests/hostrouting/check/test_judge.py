@@ -1,12 +1,10 @@
-"""hostrouting.check.judge: which route and which device is right. Each row is an opinion that was
-wrong once, on a host that no file of tests/hosts describes.
-"""
+"""Opinions that were wrong once, on hosts that no file of tests/hosts describes."""
 
 from hostrouting.check.sentences import check_findings
 from hostrouting.model.rule import Rule
 from tests.support.ip_text import HostRow, host_rows
 from tests.support.nodes import with_rules
-from tests.support.topologies import checked, checked_as, vm_of
+from tests.support.topologies import address, checked, checked_as, vm_of
 
 
 @host_rows("""
@@ -18,6 +16,8 @@ halves hide the default route of a tunnel, unless Linux asks the table of the tu
   ok, expected eth0            | default dev wg1 table 253
   ok, expected eth0            | default dev wg1
   undecided, expected eth0 wg1 | default dev wg1 table 100; rule
+two halves of which one refuses packets are not a default route
+  no-default-route | -default; 0.0.0.0/1 via 10.0.0.1 dev eth0; blackhole 128.0.0.0/1
 a tap is the only way out beside a card that has addresses of the other family alone
 + -default; -addresses; link tap0 tun; default dev tap0; link nic0 nic
   ok        | address 2001:db8::7/64 dev nic0
@@ -38,6 +38,7 @@ while a gateway does not answer, IPv4 goes over to an equal default route with a
 + -default
   overlap   | default via 10.0.0.1 dev eth0; default via 10.1.0.1 dev eth1 | dev=eth0
   undecided | default via 10.0.0.1 dev eth0; default dev eth1
+  ok        | default via 10.0.0.1 dev eth0; local default dev lo
 these look like Ethernet, and all but the bond are tunnels
 + default dev dev0
   undecided | link dev0 vxlan
@@ -81,6 +82,7 @@ neighbours are in a network of the device itself
 + 172.16.5.0/24 dev eth0 proto 3
   undecided | address 172.16.1.10/16 dev ib0  | 172.16.5.0/24
   ok        | address 172.16.1.10/16 dev eth0 | 172.16.5.0/24
+  ok        |                                 | 172.16.5.0/24 allow=eth0
 the bridge of a CNI leads to the pods of its own network, and to single ones
 + address 172.16.1.1/24 dev cni0
   ok        | 172.16.1.128/25 dev cni0
@@ -88,6 +90,9 @@ the bridge of a CNI leads to the pods of its own network, and to single ones
 a bridge's address in the network of the link, which every device has, says nothing of its pods
 + ipv6; -addresses; fd16::/64 dev cni0
   ok        | address fe80::1/64 dev cni0 | fd16::/56
+the only address of a bridge, to which Linux has a route in IPv6, is not that of a pod
+  ok | ipv6; address fd16::1/128 dev cni0; local fd16::1/128 dev cni0 table 255; \
+fd16::1/128 dev cni0 proto 2 | fd16::/48
 a default route by a bridge hides no pods
   ok | default dev cni0 metric 500
 while pods move from one CNI to another, those of both are right
@@ -103,6 +108,7 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
 + link veth7 veth; 172.16.5.7/32 dev cali1
   overlap | 172.16.5.0/24 via 10.0.0.1 dev veth7 table 100; rule | 172.16.5.0/24 dev=veth7
   overlap | rule to 172.16.5.0/24 prohibit
+  overlap | -main; rule; default via 10.0.0.1 dev eth0 table 100
   overlap | 172.16.5.9/32 dev cali1 metric 9; 172.16.5.9/32 via 10.0.0.1 dev eth0 metric 5
 what is not judged does not hide pods for certain
   undecided | 172.16.5.7/32 dev cali1; rule; \
@@ -110,6 +116,8 @@ what is not judged does not hide pods for certain
 pods of other nodes are not, if they are reached by the uplink, too
   ok | link flannel.1 vxlan; 172.16.5.7/32 dev flannel.1; rule; \
 172.16.5.0/24 via 10.0.0.1 dev eth0 table 100
+  ok | link cilium_host veth; address 172.16.9.1/32 dev cilium_host; 172.16.5.0/24 dev cilium_host \
+; rule; 172.16.5.0/24 via 10.0.0.1 dev eth0 table 100
 pods that the plain bridge plugin has attached may be those of any CNI
   ok | link flannel.1 vxlan; link veth7 veth; 172.16.1.0/24 dev flannel.1; 172.16.2.7/32 dev veth7
 a next hop without a gateway says nothing of another one
@@ -251,6 +259,9 @@ IPv4 writes the address as the source whose network has the gateway, or else the
   ok        | 172.16.0.0/16 via 10.9.0.1 dev flannel.1 onlink
   ok        | 172.16.0.0/16 dev flannel.1
   undecided | 172.16.0.0/16 nexthop dev flannel.1 nexthop via 10.8.0.1 dev flannel.1
+packets from the address of the uplink are no connections, if Linux writes another
+  undecided | elsewhere; rule from 10.0.0.4/32; link flannel.1 vxlan; 172.16.0.0/16 dev flannel.1; \
+address 10.9.0.4/32 dev flannel.1
 nothing is expected of packets that pods send
 + link cali1 veth; default dev eth1 table 7; rule from 10.244.1.0/24 lookup 7
   ok
@@ -267,9 +278,7 @@ a route by a CNI's device says that a `from` selects packets of pods; one for a 
   ok        | 0.0.0.0/1 dev cali1; rule from 10.244.0.0/16
 """)
 def test_packets_that_a_rule_selects(row: HostRow) -> None:
-    """Where a rule selects packets by something other than their destination. Usually it sends them
-    by InfiniBand, which is wrong for packets that may be this host's own.
-    """
+    """Usually a rule sends them by InfiniBand, which is wrong if they may be this host's own."""
     assert_answer(row)
 
 
@@ -305,10 +314,12 @@ def test_a_default_route_that_every_rule_suppresses() -> None:
 
 
 def test_a_device_that_vanished_while_it_was_read() -> None:
-    """Routes may name a device that is no longer listed."""
-    report = checked(vm_of("172.16.0.0/16 dev gone"))
+    """Routes and addresses may name a device that is not listed, or not yet."""
+    host = vm_of("172.16.0.0/16 via 10.0.0.9 dev gone proto 80; link cali1 veth")
+    host = host._replace(addresses=(*host.addresses, address("10.96.0.9/24", "gone")))
+    report = checked(host, service_cidrs=["10.96.0.0/16"])
     assert report.verdict == "overlap"
-    assert check_findings(report, mode="WARN")[0].remedy is None
+    assert check_findings(report, mode="WARN")[0].facts["mayAllow"] == {}
 
 
 def test_the_neighbours_on_a_card_that_a_tunnel_hides_are_named() -> None:

@@ -1,9 +1,7 @@
-"""The laws of the check and of the repair, on random nodes with CNIs, tunnels
-and refused ranges.
-"""
+"""Laws of the check and the repair, on random nodes with CNIs, tunnels and refused ranges."""
 
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 from itertools import chain, combinations
 
 from hypothesis import (
@@ -35,8 +33,7 @@ from tests.support.nodes import BITS, block_of, nodes, with_rules
 from tests.support.scan import scanned
 from tests.support.topologies import vm_of
 
-# A node of which a law says nothing does not count: Hypothesis makes another, and fails if it finds
-# none. So each example costs as much as several of other laws.
+# A node of which a law says nothing does not count: Hypothesis makes another.
 often_assumed = settings(
     max_examples=scaled(80),
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
@@ -51,35 +48,39 @@ RANK = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
 
 
 def checked(snapshot: Snapshot, cidrs: Iterable[Prefix]) -> CheckReport:
-    """The check of these CIDRs."""
-    networks = tuple(cidr.to_network() for cidr in cidrs)
-    section = RouteOverlapConfig(networks)
+    section = RouteOverlapConfig(tuple(cidr.to_network() for cidr in cidrs))
     return check_snapshot(snapshot, HostRoutingConfig(route_overlap=section))
 
 
 def judge_of(snapshot: Snapshot, family: int) -> Judge:
-    """The judge of this host, without a configuration."""
     return Judge(Fib(snapshot, family), RouteOverlapConfig())
 
 
 def rank(snapshot: Snapshot, *cidrs: Prefix) -> int:
-    """How bad the verdict on these CIDRs is."""
     return RANK[checked(snapshot, cidrs).verdict]
 
 
-def assert_repaired(was: CheckReport, now: CheckReport) -> None:
-    """Nothing escapes any more, and nothing is in doubt that was not."""
-    assert not now.escapes
-    assert set(now.doubts) <= set(was.doubts)
+def assert_repairs(
+    before: Snapshot, after: Snapshot, block: Prefix, repaired: Container[int], place: int
+) -> None:
+    """No address is worse; those that are repaired have no new doubt. Tried: every fourth one."""
+    unjudged = [prefix for _, prefix in not_judged(Fib(before, block.family))]
+    for address in addresses_of(block)[place::4]:
+        single = Prefix(block.family, address, width_of(block.family))
+        was = checked(before, [single])
+        now = checked(after, [single])
+        assert RANK[now.verdict] <= RANK[was.verdict]
+        is_judged = not any(single in prefix for prefix in unjudged)
+        if was.verdict == "overlap" and address in repaired and is_judged:
+            assert not now.escapes
+            assert set(now.doubts) <= set(was.doubts)
 
 
 def addresses_of(block: Prefix) -> range:
-    """Every address of the block."""
     return range(block.first, block.last + 1)
 
 
 def grade_of(judge: Judge, kind: str, route: Route | None) -> Grade:
-    """The grade of packets that end so."""
     return judge.opinion(Decision(kind, route)).grade
 
 
@@ -164,9 +165,7 @@ def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> 
 def test_a_host_whose_connections_escape_is_never_ok(
     node: tuple[int, Snapshot], place: int
 ) -> None:
-    """IPv4 looks up again, by the same scan, with the source of the first route, and a rule for
-    that source may decide. Which addresses escape is not exact where rules by several sources meet.
-    """
+    """IPv4 looks up again with the source of the first route, and a rule for it may decide."""
     family, snapshot = node
     assume(family == IPV4)
     host = with_a_way_out_of_its_own(snapshot, "10.0.0.4", place)
@@ -204,31 +203,16 @@ def connection_escapes(judge: Judge, snapshot: Snapshot, address: int) -> bool:
 @often_assumed
 @given(nodes(), st.integers(0, 3))
 def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot], place: int) -> None:
-    """With its routes, each address that was lost is fine, but for those that are named; and none
-    is worse. What was in doubt beside the escape, such as other packets, still is. Nothing there is
-    reserved, so each address that is named has another reason.
-
-    Every fourth address is checked, because each takes two checks.
-    """
+    """With its routes, each address that was lost is fine, but for those that are named."""
     family, snapshot = node
     block = block_of(family)
     [report] = checked(snapshot, [block]).families
-    repair = report.repair
-    assume(repair.routes)
-
-    named: set[int] = set()
-    for unsafe in repair.unrepairable:
-        named.update(range(unsafe.first, unsafe.last + 1))
-    unjudged = [prefix for _, prefix in not_judged(Fib(snapshot, family))]
-    after = snapshot.with_routes(repair.resolved)
-    for address in addresses_of(block)[place::4]:
-        single = Prefix(family, address, width_of(family))
-        was = checked(snapshot, [single])
-        now = checked(after, [single])
-        assert RANK[now.verdict] <= RANK[was.verdict]
-        is_named = address in named or any(single in prefix for prefix in unjudged)
-        if was.verdict == "overlap" and not is_named:
-            assert_repaired(was, now)
+    assume(report.repair.routes)
+    repaired = {*addresses_of(block)}
+    for unsafe in report.repair.unrepairable:
+        repaired.difference_update(range(unsafe.first, unsafe.last + 1))
+    after = snapshot.with_routes(report.repair.resolved)
+    assert_repairs(snapshot, after, block, repaired, place)
 
 
 @often_assumed
@@ -237,10 +221,7 @@ def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot], pla
 def test_a_rule_repairs_what_it_is_for_and_takes_nothing_away(
     node: tuple[int, Snapshot], priority: int, place: int
 ) -> None:
-    """Where a rule before table main leads packets away, each address for which rules are proposed
-    is fine with these, but for what was in doubt before, and none is worse. Every fourth address is
-    checked.
-    """
+    """A rule before table main leads packets away; others are proposed for some addresses."""
     family, snapshot = node
     away = Route.to(Prefix(family, 0, 0), dev="ib1", table=100)
     there = snapshot._replace(routes=(*snapshot.routes, away))
@@ -255,22 +236,12 @@ def test_a_rule_repairs_what_it_is_for_and_takes_nothing_away(
             named.update(range(unsafe.first, unsafe.last + 1))
     assume(rules)
     event(f"{len(rules)} rules")
-    after = with_rules(host, rules)
-    unjudged = [prefix for _, prefix in not_judged(Fib(host, family))]
-    for address in addresses_of(block)[place::4]:
-        single = Prefix(family, address, width_of(family))
-        was = checked(host, [single])
-        now = checked(after, [single])
-        assert RANK[now.verdict] <= RANK[was.verdict]
-        if address in named and not any(single in prefix for prefix in unjudged):
-            assert_repaired(was, now)
+    assert_repairs(host, with_rules(host, rules), block, named, place)
 
 
 def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int]) -> list[int]:
     """The addresses that these routes lead to the uplink, now or once what catches them is gone,
     and that are fine by another device then.
-
-    By a scan of each address, from which one route after the other is taken while packets escape.
     """
     family = judge.fib.family
     snapshot = judge.fib.snapshot
@@ -305,15 +276,10 @@ def without_what_catches(judge: Judge, address: int) -> Snapshot:
     host = judge.fib.snapshot
     kind, route = scanned(host, judge.fib.family, address)
     while route is not None and grade_of(judge, kind, route) is Grade.ESCAPE:
-        host = without(host, route)
+        others = [each for each in host.routes if each is not route]
+        host = host._replace(routes=tuple(others))
         kind, route = scanned(host, judge.fib.family, address)
     return host
-
-
-def without(snapshot: Snapshot, removed: Route) -> Snapshot:
-    """The host without this one route; an equal one stays."""
-    others = [route for route in snapshot.routes if route is not removed]
-    return snapshot._replace(routes=tuple(others))
 
 
 @often_assumed
@@ -333,12 +299,7 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
 def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     node: tuple[int, Snapshot], place: int
 ) -> None:
-    """Every set of the prefixes in a block of four addresses is tried, if it has no key of another
-    program.
-
-    Only what escapes may take another way by it. What a CNI may have left behind is not led
-    elsewhere: its deletion repairs that.
-    """
+    """Every set of prefixes in a block of four addresses is tried; only what escapes may move."""
     family, snapshot = node
     block, repair = first_repair(snapshot, family, place)
     routes = [repair[0]._replace(prefix=prefix) for prefix in prefixes_inside(block)]
@@ -371,7 +332,6 @@ def first_repair(snapshot: Snapshot, family: int, place: int) -> tuple[Prefix, t
 
 
 def prefixes_inside(block: Prefix) -> list[Prefix]:
-    """The block, its halves, and their halves."""
     inside = [block]
     for half in block.halves():
         inside += [half, *half.halves()]
@@ -381,11 +341,7 @@ def prefixes_inside(block: Prefix) -> list[Prefix]:
 def escapes_left(
     judge: Judge, before: list[Part], block: Prefix, added: Collection[Route]
 ) -> int | None:
-    """How many addresses of the block that escape are not fine with these routes. None if the
-    routes spoil an address, or lead it away from its CNI.
-
-    `before` has the part of each address without the routes.
-    """
+    """How many addresses that escape are not fine with these routes; None if one is spoilt."""
     with_added = judge.fib.snapshot.with_routes(added)
     after = by_address(judge_of(with_added, block.family), block)
     left = 0
@@ -400,7 +356,6 @@ def escapes_left(
 
 
 def by_address(judge: Judge, block: Prefix) -> list[Part]:
-    """For each address of the block, the part that it lies in."""
     parts: list[Part] = []
     for part in find_parts(judge, block.first, block.last):
         parts += [part] * (part.last + 1 - part.first)
@@ -408,10 +363,7 @@ def by_address(judge: Judge, block: Prefix) -> list[Part]:
 
 
 def is_spoilt(was: Part, now: Part, added: Collection[Route]) -> bool:
-    """Whether these routes make an address worse, or take it although it does not escape.
-
-    To take one that is fine is right only if it leaves by the same next hops as before.
-    """
+    """Whether these routes make an address worse, or lead one elsewhere that does not escape."""
     taken_by = now.decision.route
     if was.opinion.grade is Grade.ESCAPE or taken_by is None or taken_by not in added:
         return now.worst_grade > was.worst_grade

@@ -1,6 +1,9 @@
 """hostrouting.check.marker: what other programs see in /run, while one verdict follows another."""
 
+import os
+import resource
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -8,14 +11,15 @@ from hostrouting.check.check import check_kernel
 from hostrouting.check.marker import leave_marker
 from hostrouting.check.sentences import check_findings
 from hostrouting.errors import HostError
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeHost
+from tests.support.children import in_child
 from tests.support.node import KERNELS, MARKERS, marker_of, wanting
 from tests.support.topologies import checked, vm_of
 
 
 def leave(host: FakeHost, verdict: str) -> None:
-    """Leave the marker of a check of a node with this verdict."""
     report = check_kernel(KERNELS[verdict](), wanting())
     leave_marker(host.files, report, check_findings(report))
 
@@ -45,6 +49,24 @@ def test_a_marker_that_cannot_be_removed() -> None:
     with pytest.raises(HostError, match="is read-only"):
         leave(host, "overlap")
     assert marker_of(host) == "ok"
+
+
+@pytest.mark.linux
+def test_a_marker_that_is_huge(tmp_path: Path) -> None:
+    """The folder may be another user's, who could have a file without end there. It is replaced,
+    and not read to its end: the gate would take all of the memory.
+    """
+    files = LocalFiles(tmp_path)
+    files.write(HostLayout.ok_path, "ok\n")
+    os.truncate(f"{tmp_path}{HostLayout.ok_path}", 1 << 40)
+    report = check_kernel(KERNELS["ok"](), wanting())
+
+    def leave_it() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        leave_marker(files, report, ())
+
+    in_child(leave_it)
+    assert files.read(HostLayout.ok_path) == "ok\n"
 
 
 @pytest.mark.parametrize(("former", "verdict"), [*product(KERNELS, KERNELS)])

@@ -12,6 +12,8 @@ neighbouring networks have one route
   172.16.2.0/23 172.16.4.0/24 | 172.16.0.0/16 dev ib0 | 172.16.2.0/24 172.16.3.0/24 172.16.4.0/24
 one address at the end of a CIDR has one
   172.16.255.255/32 | 172.16.255.255/32 dev ib0 metric 100
+half of all addresses may have one route
+  128.0.0.0/1 | 128.0.0.0/1 dev ib0 metric 9 | 128.0.0.0/1
 a route of ours by another device is replaced
   172.16.0.0/16 | 172.16.0.0/15 dev eth1; 172.16.0.0/16 dev ib0 proto ours | 172.16.0.0/16
 in Linux, the type of service and the source are parts of the key
@@ -62,17 +64,14 @@ def test_repairs(row: HostRow) -> None:
 
 
 def destinations(report: CheckReport) -> list[str]:
-    """The destinations of the repair's routes."""
     return [str(route.destination) for route in report.routes]
 
 
 def reasons_of(report: CheckReport) -> list[str]:
-    """Why ranges cannot be repaired, in the order of the ranges."""
     return [unsafe.why.reason for unsafe in family_of(report).repair.unrepairable]
 
 
 def family_of(report: CheckReport) -> FamilyReport:
-    """The only family."""
     [family] = report.families
     return family
 

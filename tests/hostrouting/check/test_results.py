@@ -1,27 +1,9 @@
-"""hostrouting.check.results: a report as data, and the address that it names as the node's."""
+"""hostrouting.check.results: the address of the node, and what happens to packets, in words."""
 
-import pickle
-
-from hostrouting.check.document import check_document
-from hostrouting.check.sentences import check_findings
 from hostrouting.model.prefix import as_ip
 from hostrouting.testing import plain_vm
 from tests.support.ip_text import HostRow, host_rows
 from tests.support.topologies import checked, checked_as, vm_of
-
-
-def test_a_report_from_another_process() -> None:
-    """A report is data: another process has all of it."""
-    report = checked(vm_of("elsewhere; rule"))
-    assert report.escapes
-    received = pickle.loads(pickle.dumps(report))  # noqa: S301  our own bytes
-    assert received == report
-    assert str(received) == str(report)
-    assert repr(received) == "<CheckReport overlap>"
-    assert check_findings(received) == check_findings(report)
-    document = check_document(received, mode="STRICT")
-    assert document == check_document(report, mode="STRICT")
-    assert document["verdict"] == "overlap"
 
 
 @host_rows("""

@@ -1,6 +1,4 @@
-"""The sources that Linux writes into packets. Where a rule selects by source, TCP looks up twice:
-the second time with the source of the first.
-"""
+"""TCP looks up twice, the second time with the source of the first: a rule may select that."""
 
 from itertools import pairwise
 
@@ -61,14 +59,12 @@ def test_connections_of_a_host_that_is_ok(family: int, data: st.DataObject) -> N
 
 
 def connection(namespace: Namespace, family: int, address: str) -> tuple[str, str]:
-    """The devices of both lookups for a connection to this address."""
     first = answer(namespace, family, address)
     second = answer(namespace, family, address, "from", first["src"])
     return first["dev"], second["dev"]
 
 
 def answer(namespace: Namespace, family: int, *words: str) -> dict[str, str]:
-    """What `ip route get` answers: each value behind its word."""
     done = namespace.ip(f"-{family}", "route", "get", *words)
     assert done.returncode == 0, done.stderr
     told = done.stdout.split()

@@ -4,18 +4,49 @@ import errno
 import json
 import os
 import pty
+import select
+import signal
+import termios
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 
 from hostrouting.cli.commands import apply
-from hostrouting.cli.confirming import is_confirmed
+from hostrouting.cli.confirming import is_confirmed, prepare_question
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
+from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
-from tests.support.tasks import LAYOUT, REPAIR, WANTED, config, configured, manager_of
+from tests.support.mishaps import mishap_host
+from tests.support.tasks import (
+    GUARDED,
+    LAYOUT,
+    REPAIR,
+    WANTED,
+    config,
+    configured,
+    document,
+    lose_routes,
+    manager_of,
+    our_destinations,
+    run,
+    type_routes,
+)
 
 OTHER = config("10.77.0.0/16", cidrs=("10.9.0.0/16",), mode="WARN")._replace(
     guard=GuardConfig(enabled=True)
+)
+FORMER = HostRoutingConfig.from_mapping(
+    document(
+        cidrs=(),
+        staticRoutes={
+            "enabled": True,
+            "routes": [{"destination": "10.77.0.0/16", "dev": "ib0", "gateway": "172.16.0.1"}],
+        },
+    )
 )
 COMMAND = ("apply", "--config", "-", "--allow-removal", "--confirm", "5")
 
@@ -31,27 +62,37 @@ def state(host: FakeHost) -> tuple[object, ...]:
 
 @pytest.fixture
 def installed() -> FakeHost:
-    """A host with an earlier configuration."""
     return configured(OTHER)
+
+
+def never_asked(*_: object) -> bool:
+    raise AssertionError("nobody has to be asked")
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept: bool) -> None:
     """Enter keeps the change; without it, what was installed before is installed again."""
-    monkeypatch.setattr(apply, "require_terminal", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", lambda seconds: is_kept and seconds == 5)
+    shown: list[str] = []
+
+    def answer(seconds: float, changes: Iterable[str]) -> bool:
+        shown.extend(changes)
+        return is_kept and seconds == 5
+
+    monkeypatch.setattr(apply, "prepare_question", lambda: None)
+    monkeypatch.setattr(apply, "is_confirmed", answer)
     before = state(installed)
     said = say(*COMMAND, host=installed, stdin=json_of(config(*REPAIR)))
     assert said.lines[0].startswith("DONE: ")
+    assert shown[1:] == said.lines[1 : len(shown)]
+    assert f"  add {REPAIR[0]} via 10.0.0.1 dev eth0 proto hostrouting" in shown
     assert ("TAKEN BACK: " in said.out) is not is_kept
     assert (state(installed) == before) is not is_kept
     assert said.code == (not is_kept)
 
 
 def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
-    """Nobody is asked."""
-    monkeypatch.setattr(apply, "require_terminal", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", lambda _: 1 / 0)
+    monkeypatch.setattr(apply, "prepare_question", lambda: None)
+    monkeypatch.setattr(apply, "is_confirmed", never_asked)
     before = state(installed)
     installed.faults.fail("change", errno.EPERM)
     said = say(*COMMAND, host=installed, stdin=json_of(config(*REPAIR)))
@@ -61,52 +102,212 @@ def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) 
 
 
 def test_a_run_that_changes_nothing(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
-    """Nobody is asked, and there is nothing to take back."""
-    monkeypatch.setattr(apply, "require_terminal", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", lambda _: 1 / 0)
+    """It is refused, or finds nothing to do."""
+    monkeypatch.setattr(apply, "prepare_question", lambda: None)
+    monkeypatch.setattr(apply, "is_confirmed", never_asked)
     refused = [word for word in COMMAND if word != "--allow-removal"]
-    for words, code in ((refused, 2), (COMMAND, 0)):
-        text = json_of(WANTED if code else OTHER)
-        said = say(*words, host=installed, stdin=text)
+    for words, wanted, code in ((refused, WANTED, 2), (COMMAND, OTHER, 0)):
+        said = say(*words, host=installed, stdin=json_of(wanted))
         assert said.code == code
         assert "TAKEN BACK" not in said.out
 
 
 def test_no_terminal(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
-    """Nothing is changed."""
-    before = state(installed)
-
-    def no_terminal(*_: object, **__: object) -> None:
-        raise OSError(errno.ENXIO, "No such device or address")
-
+    no_terminal = mock.Mock(side_effect=OSError(errno.ENXIO, "No such device or address"))
     monkeypatch.setattr("hostrouting.cli.confirming.open", no_terminal, raising=False)
+    before = state(installed)
     said = say(*COMMAND, host=installed, stdin=json_of(WANTED))
     assert said.code == 2
     assert "there is no terminal to press Enter on" in said.err
     assert state(installed) == before
 
 
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody presses Enter."""
+    monkeypatch.setattr(apply, "prepare_question", lambda: None)
+    monkeypatch.setattr(apply, "is_confirmed", lambda *_: False)
+
+
+@pytest.mark.usefixtures("refused")
+@pytest.mark.parametrize("former", [HostRoutingConfig(), OTHER])
+def test_what_is_added(former: HostRoutingConfig) -> None:
+    """Protection that the new configuration adds is removed again without being asked for."""
+    host = configured(former)
+    before = state(host)
+    words = [word for word in COMMAND if word != "--allow-removal" or former == OTHER]
+    said = say(*words, host=host, stdin=json_of(GUARDED))
+    assert "TAKEN BACK: " in said.out
+    assert state(host) == before
+
+
+@pytest.mark.usefixtures("refused")
+@pytest.mark.parametrize("obstacle", ["conflict", "wait"])
+def test_what_does_not_come_back(obstacle: str) -> None:
+    """A former route that conflicts or waits by now: the page says so, and nobody waits for it. The
+    former files are back, and what the new configuration has added is gone.
+    """
+    host = configured(FORMER)
+    before = state(host)[0]
+    if obstacle == "conflict":
+        lose_routes(host)
+        type_routes(host, "10.77.0.0/16", protocol=4)
+    else:
+        host.kernel.delete_link("ib0")
+    began = time.monotonic()
+    said = say(*COMMAND, host=host, stdin=json_of(config("10.99.0.0/16")))
+    assert time.monotonic() - began < 5
+    assert said.lines[0].startswith("DONE: ")
+    back = said.lines[said.lines.index("NOT EVERYTHING IS TAKEN BACK:") + 1 :]
+    assert back[0].startswith("FAILED: ")
+    assert "10.77.0.0/16" in back[0]
+    assert any(line.startswith("  delete 10.99.0.0/16 ") for line in back)
+    assert said.code == 1
+    assert state(host)[0] == before
+    assert our_destinations(host) == []
+
+
+class Terminal(NamedTuple):
+    """A program on a terminal of its own."""
+
+    child: int
+    screen: int
+    """What the terminal shows is read here, and what is typed is written here."""
+
+    def read_until(self, words: bytes) -> bytes:
+        shown = b""
+        while words not in shown:
+            shown += os.read(self.screen, 4096)
+        return shown
+
+    def exit_code(self) -> int:
+        """Its exit code, within 15 s."""
+        until = time.monotonic() + 15
+        while time.monotonic() < until:
+            child, status = os.waitpid(self.child, os.WNOHANG)
+            if child:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.01)
+        os.kill(self.child, signal.SIGKILL)
+        os.waitpid(self.child, 0)
+        raise AssertionError("the program hangs")
+
+
+def on_a_terminal(program: Callable[[], int]) -> Terminal:
+    child, screen = pty.fork()
+    if child == 0:
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))  # as `run`
+        code = 99
+        try:
+            code = program()
+        finally:
+            os._exit(code)
+    return Terminal(child, screen)
+
+
+def ask(seconds: float = 0.5) -> int:
+    prepare_question()
+    return not is_confirmed(seconds, ["  add 172.16.0.0/17 dev a\x1b"])
+
+
 @pytest.mark.linux
 @pytest.mark.parametrize(
-    ("typed", "code"), [(b"\n", 0), (b"y", 1), (b"\x04", 1), (b"\x03", 1), (None, 1)]
+    ("typed", "code"),
+    [
+        (b"\n", 0),
+        (b"y", 1),
+        (b"no\n", 1),
+        (b"y\x04\x04", 1),
+        (b"\x04", 1),
+        (b"\x03", 1),
+        (None, 1),
+    ],
 )
 def test_the_terminal(typed: bytes | None, code: int) -> None:
-    """Only Enter counts, and not Ctrl-D, Ctrl-C, another key, or a terminal that is closed."""
-    child, terminal = pty.fork()
-    if child == 0:
-        os._exit(not is_confirmed(0.5))
-    while b"taken back" not in os.read(terminal, 4096):
-        pass
+    """Only Enter counts, and not another line, Ctrl-D, Ctrl-C, another key, or a terminal
+    that is closed.
+    """
+    terminal = on_a_terminal(ask)
+    shown = terminal.read_until(b"taken back")
+    assert shown.startswith(b"  add 172.16.0.0/17 dev a\\x1b\r\nPress only Enter within 0.5 s ")
     if typed is None:
-        os.close(terminal)
+        os.close(terminal.screen)
     else:
-        os.write(terminal, typed)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == code
+        os.write(terminal.screen, typed)
+    assert terminal.exit_code() == code
     if typed is not None:
-        os.close(terminal)
+        os.close(terminal.screen)
+
+
+@pytest.mark.linux
+def test_earlier_keys() -> None:
+    """Enter that was pressed before the question is no answer."""
+
+    def program() -> int:
+        select.select([0], [], [])  # until the key has come
+        return ask()
+
+    terminal = on_a_terminal(program)
+    os.write(terminal.screen, b"\n")
+    assert terminal.exit_code() == 1
+    os.close(terminal.screen)
+
+
+@pytest.mark.linux
+def test_a_stopped_terminal() -> None:
+    """A terminal that shows nothing, as after Ctrl-S, is not awaited for longer than the limit."""
+
+    def program() -> int:
+        termios.tcflow(0, termios.TCOOFF)
+        return ask()
+
+    terminal = on_a_terminal(program)
+    assert terminal.exit_code() == 1
+    os.close(terminal.screen)
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("first", ["no key", "Ctrl-C", "Ctrl-Z", "SIGTERM", "closed", "Enter"])
+@pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_more_signals(first: str, later: signal.Signals) -> None:
+    """Another signal, before or at any effect of the taking back, stops nothing of it."""
+    host, mishaps = mishap_host()
+    run(Configure(OTHER, host=host))
+    before = state(host)
+
+    def send(_event: str) -> None:
+        os.kill(os.getpid(), later)
+
+    def asked(*arguments: Any) -> bool:
+        answer = is_confirmed(*arguments)
+        signal.raise_signal(later)
+        mishaps.watch = send
+        return answer
+
+    def program() -> int:
+        seconds = "0.3" if first == "no key" else "20"
+        with mock.patch.object(apply, "is_confirmed", asked):
+            said = say(*COMMAND[:-1], seconds, host=host, stdin=json_of(config(*REPAIR)))
+        if (state(host) == before) is not ("TAKEN BACK: " in said.out):
+            return 98
+        return said.code
+
+    terminal = on_a_terminal(program)
+    terminal.read_until(b"taken back")
+    if first == "Ctrl-C":
+        os.write(terminal.screen, b"\x03")
+    elif first == "Ctrl-Z":
+        os.write(terminal.screen, b"\x1a")
+    elif first == "SIGTERM":
+        os.kill(terminal.child, signal.SIGTERM)
+    elif first == "closed":
+        os.close(terminal.screen)
+    elif first == "Enter":
+        os.write(terminal.screen, b"\n")
+    assert terminal.exit_code() == (0 if first == "Enter" else 1)
+    if first != "closed":
+        os.close(terminal.screen)
 
 
 def json_of(value: HostRoutingConfig) -> bytes:
-    """The configuration as standard input has it."""
     return json.dumps(value.to_mapping()).encode()

@@ -12,12 +12,15 @@ from collections.abc import Iterator
 import pytest
 
 from hostrouting.finding import WRONG
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
+from hostrouting.node import start
+from hostrouting.release import PASSED, REFUSED
 from hostrouting.status import find_status
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
 from tests.support.incidents import GUARDED, KUBELET, config, let_pass
-from tests.support.statuses import INCIDENTS
+from tests.support.node import FakeNodeClock, logged
+from tests.support.statuses import INCIDENTS, right_but, start_router
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, manager_of
 
 BACKUP = json.dumps(config(*REPAIR, guard=GUARDED))
@@ -26,6 +29,7 @@ BEYOND_A_CHECK = re.compile(
     f"FAILED: ({KUBELET} starts unchecked: another drop-in |cannot write .*: Read-only file system)"
 )
 """How a repair may fail that `check` proposes, which knows nothing of gates and disks."""
+CARDS = ("eth0", "eth1")
 PAGES = ("status", f"check {CIDR}")
 
 
@@ -59,12 +63,11 @@ def type_in(host: FakeHost, line: str) -> None:
 
 
 def is_question(command: str) -> bool:
-    """Whether the command only asks, so its exit code is about the host."""
+    """Whether its exit code is about the host."""
     return re.search(r" (apply|remove|render)\b", command) is None
 
 
 def type_other(host: FakeHost, command: str) -> None:
-    """What other programs do on a fake host."""
     manager = manager_of(host)
     match shlex.split(command):
         case ["ip", "route", "add", destination, "via", gateway, "dev", dev]:
@@ -78,6 +81,10 @@ def type_other(host: FakeHost, command: str) -> None:
             host.kernel.ip_route("delete", route)
         case ["rm", path]:
             host.files.remove(path)
+        case ["chown", "-h", "root", path]:
+            host.files.owners[path] = 0
+        case ["chmod", "go-w", path]:
+            host.files.modes[path] &= ~0o022
         case ["systemctl", "daemon-reload"]:
             manager.reload()
         case ["systemctl", "unmask", "--runtime", unit]:
@@ -108,3 +115,25 @@ def test_what_is_printed_can_be_typed(name: str) -> None:
         if command == before.command:
             assert not after.command
             assert {finding.name for finding in after.findings} & {*WRONG, "route-differs"} == set()
+
+
+@pytest.mark.parametrize("right", CARDS)
+def test_another_card_has_a_better_default_route(
+    right: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The gate refuses, and no line has a command that moves what is there, or proposes a route
+    that is configured already. `status` has a command for each card, first for the one in use.
+    After it, the gate lets the unit start.
+    """
+    host = right_but(start_router)()
+    assert start.decide(KUBELET, host, clock=FakeNodeClock()) == REFUSED
+    stays, *others = logged(capfd)
+    assert "; to keep it via 10.0.0.1 dev eth0, write dev and gateway into the route, " in stays
+    assert not any("apply --config" in line or "ACTION" in line for line in (stays, *others))
+    lines = {dev: f"hostrouting repair --dev {dev} | hostrouting apply --config -" for dev in CARDS}
+    assert [*commands_of("status", host)][:2] == [*lines.values()]
+    type_in(host, lines[right])
+    assert start.decide(KUBELET, host, clock=FakeNodeClock()) == PASSED
+    routes = host.kernel.snapshot().routes
+    assert {route.devs for route in routes if route.protocol == OURS} == {(right,)}
+    assert find_status(host).state == "in force"

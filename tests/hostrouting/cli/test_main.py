@@ -2,30 +2,25 @@
 
 import io
 import json
+import logging
 import os
-import pty
-import re
 import shlex
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
+from hostrouting import cli
 from hostrouting.boot.program import sources_digest
 from hostrouting.cli.output import Page, write
 from hostrouting.errors import BackendError
 from hostrouting.host.layout import HostLayout
-from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Link
 from hostrouting.release import __version__
 from hostrouting.testing import FakeHost, h200, plain_vm
 from tests.support.cli import say
-from tests.support.incidents import (
-    escaping_node,
-)
+from tests.support.incidents import escaping_node
 from tests.support.node import REPAIRED
 from tests.support.programs import completed, modules_loaded_by
 from tests.support.tasks import CIDR
@@ -61,17 +56,16 @@ def test_what_the_help_loads() -> None:
         ("apply", "required: --config"),
         ("check 172.16.5 x/8", "the command line has 2 faults:"),
         ("check --js", "unrecognized arguments: --js"),
-        ("remove all", "unrecognized arguments: all"),
+        ("check 10.0.0.0/8 --dev a/b", "hostrouting: --dev:"),
+        ("repair 10.0.0.0/8 --allow a/b", "hostrouting: --allow:"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
         ("apply --config x --wait nan", "not between 0 and 86400"),
         ("apply --config x --wait 86401", "not between 0 and 86400"),
     ],
 )
 def test_bad_usage(words: str, problem: str) -> None:
-    """Bad usage is exit code 2, and the problem is on standard error."""
     said = say(*words.split())
-    assert said.code == 2
-    assert said.out == ""
+    assert (said.code, said.out) == (2, "")
     assert problem in said.err
 
 
@@ -85,28 +79,22 @@ def test_bad_usage(words: str, problem: str) -> None:
 def test_a_file_that_is_not_what_it_should_be(
     words: str, data: bytes | None, tmp_path: Path
 ) -> None:
-    """Exit code 2; the error names the file, and has the same faults as a document."""
+    """The error names the file, and has the same faults as a document."""
     path = tmp_path / "file.json"
     if data is not None:
         path.write_bytes(data)
-
     said = say(*words.split(), str(path))
-    document = say(*words.split(), str(path), "--json").json
-
-    assert said.code == 2
-    assert said.out == ""
+    assert (said.code, said.out) == (2, "")
     assert str(path) in said.err
-    [fault] = document["faults"]
+    [fault] = say(*words.split(), str(path), "--json").json["faults"]
     assert fault["rule"] in said.err
 
 
-@pytest.mark.parametrize("words", ["plan --config", f"check {CIDR} --snapshot"])
-def test_a_file_that_may_not_be_read(words: str) -> None:
-    """Exit code 3, as for everything else that lacks a permission."""
+def test_a_file_that_may_not_be_read() -> None:
+    """As for everything else that lacks a permission, there is no answer."""
     with mock.patch("builtins.open", side_effect=PermissionError(13, "Permission denied")):
-        said = say(*words.split(), "file.json")
-    assert said.err == "hostrouting: file.json cannot be read: Permission denied\n"
-    assert said.code == 3
+        said = say("plan", "--config", "file.json")
+    assert said == (3, "", "hostrouting: file.json cannot be read: Permission denied\n")
 
 
 def test_a_device_that_is_typed() -> None:
@@ -115,9 +103,6 @@ def test_a_device_that_is_typed() -> None:
     assert said.out.startswith("OK: every address of 172.16.0.0/16 leaves through ib0")
     said = say("check", CIDR, "--dev", "eth0", kernel=h200())
     assert f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -" in said.lines
-    refused = say("check", CIDR, "--dev", "a/b", kernel=h200())
-    assert refused.code == 2
-    assert "hostrouting: --dev:" in refused.err
 
 
 def test_a_device_that_is_allowed() -> None:
@@ -128,62 +113,34 @@ def test_a_device_that_is_allowed() -> None:
         "If packets may leave through docker0, too, as root:",
         "  hostrouting repair 172.17.0.0/16 --allow docker0 | hostrouting apply --config -",
     ]
-    known = json.dumps({"routeOverlap": {"expectedCidrs": [CIDR], "allowedDevs": ["tun0"]}})
+    known = {"routeOverlap": {"expectedCidrs": [CIDR], "allowedDevs": ["tun0"]}}
     words = ("repair", "172.17.0.0/16", "--config", "-", "--allow", "docker0")
-    said = say(*words, kernel=kernel, stdin=known.encode())
+    said = say(*words, kernel=kernel, stdin=json.dumps(known).encode())
     assert said.code == 0
     assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "docker0"]
     assert said.json["routeOverlap"]["expectedCidrs"] == [CIDR, "172.17.0.0/16"]
     assert "staticRoutes" not in said.json
-    refused = say(*words, "--allow", "", kernel=kernel, stdin=known.encode())
-    assert refused.code == 2
-    assert "hostrouting: --allow:" in refused.err
-
-
-def test_the_second_card_of_a_cni_may_be_allowed() -> None:
-    """The CNI knows its pods there, and the default gateway need not: that comes before routes."""
-    kernel = plain_vm()
-    for link in (Link("eth1", index=0), Link("cali1", index=0, kind="veth")):
-        kernel.add_link(link)
-    kernel.add_address("eth1", "192.168.21.5/24")
-    by_eth1 = Route.to("10.41.7.0/26", dev="eth1", gateway="192.168.21.6", protocol=12)
-    kernel.ip_route("add", by_eth1)
-    lines = say("check", "10.41.0.0/16", kernel=kernel).lines
-    [allowing] = [line for line in lines if "--allow eth1 | hostrouting apply" in line]
-    assert "if Calico reaches them through eth1" in allowing
-    assert lines.index(allowing) < lines.index("Permanently, as root on the node:")
 
 
 @pytest.mark.parametrize(("root", "shown"), [("", ""), ("/", ": /"), ("/nowhere", ": /nowhere")])
-def test_a_root_that_is_not_an_images(root: str, shown: str, tmp_path: Path) -> None:
+def test_a_root_that_is_not_an_images(root: str, shown: str) -> None:
     """An empty --root is not the current directory, and this machine is not an image."""
-    (tmp_path / "config.json").write_text("{}")
-    said = say("render", "--config", str(tmp_path / "config.json"), "--root", root)
-    rule = "is not the folder of an image"
-    assert said.err == f"hostrouting: --root{shown} {rule}; mount the image there first\n"
-    assert said.code == 2
+    said = say("render", "--config", "-", "--root", root, stdin=b"{}")
+    rule = "is not the folder of an image; mount the image there first"
+    assert said == (2, "", f"hostrouting: --root{shown} {rule}\n")
 
 
 def test_render_takes_no_protection_away(tmp_path: Path) -> None:
     """An agent that failed to read its own leaves an image gated, unless that is allowed."""
-    image = tmp_path / "image"
-    image.mkdir()
-    full = tmp_path / "full.json"
-    full.write_text(json.dumps(REPAIRED.to_mapping()))
-    empty = tmp_path / "empty.json"
-    empty.write_text("{}")
-    assert say("render", "--config", str(full), "--root", str(image)).code == 0
-    drop_in = image / HostLayout.drop_in_path("kubelet.service").lstrip("/")
-    said = say("render", "--config", str(empty), "--root", str(image))
+    drop_in = tmp_path / HostLayout.drop_in_path("kubelet.service").lstrip("/")
+    words = ("render", "--config", "-", "--root", str(tmp_path))
+    say(*words, stdin=json.dumps(REPAIRED.to_mapping()).encode())
+    said = say(*words, stdin=b"{}")
     assert said.code == 2
     assert said.out.startswith("FAILED: this would remove protection")
     assert drop_in.exists()
-    said = say("render", "--config", str(empty), "--root", str(image), "--allow-removal")
-    assert said.code == 0
+    assert say(*words, "--allow-removal", stdin=b"{}").code == 0
     assert not drop_in.exists()
-
-
-# What is written on which stream, and the exit code.
 
 
 @pytest.mark.parametrize(("option", "place"), [("--snapshot", "node.json"), ("--snapshots", "")])
@@ -199,110 +156,97 @@ def test_what_is_installed_here_is_not_about_other_hosts(
     assert "no expected CIDR is given" in elsewhere.err
 
 
-def host_that_raises(error: BaseException) -> FakeHost:
-    """A host whose kernel cannot be asked."""
-    return FakeHost(backend=mock.Mock(side_effect=error))
+# What is written on which stream, and the exit code.
 
 
-def test_a_bug_a_refusal_and_an_interrupt() -> None:
-    """A bug shows where it is; a refusal is one line, and so is Ctrl-C."""
-    bug = say("check", CIDR, host=host_that_raises(ZeroDivisionError("oops")))
-    assert bug.code == 3
-    assert bug.out == ""
-    assert "ZeroDivisionError: oops" in bug.err
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (BackendError("this requires root", kind="not-permitted"), 3, "this requires root\n"),
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (ZeroDivisionError("oops"), 3, "if a module is missing, "),
+    ],
+)
+def test_what_ends_a_command(error: BaseException, code: int, message: str) -> None:
+    """Without an answer; a bug shows where it is."""
+    said = say("check", CIDR, host=FakeHost(backend=mock.Mock(side_effect=error)))
+    assert (said.code, said.out) == (code, "")
+    assert said.err.startswith(f"hostrouting: {message}")
+    assert ("ZeroDivisionError: oops" in said.err) is isinstance(error, ZeroDivisionError)
 
-    missing_right = BackendError("this requires root", kind="not-permitted")
-    refusal = say("check", CIDR, host=host_that_raises(missing_right))
-    assert refusal == (3, "", "hostrouting: this requires root\n")
 
-    interrupt = say("check", CIDR, host=host_that_raises(KeyboardInterrupt()))
-    assert interrupt == (130, "", "hostrouting: interrupted\n")
-
-
-def test_a_run_under_nohup() -> None:
-    """It goes on when its terminal is closed."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def test_a_terminal_that_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends a run as SIGTERM does, unless nohup has the signal ignored."""
+    monkeypatch.setattr(cli, "main", lambda: 0)
+    monkeypatch.setattr("gc.set_threshold", lambda _: None)
+    before = signal.getsignal(signal.SIGHUP)
+    terminate = mock.Mock()
+    of_sigterm = signal.signal(signal.SIGTERM, terminate)
     try:
-        say("remove")
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        for action, times in ((signal.SIG_IGN, 0), (signal.SIG_DFL, 1)):
+            signal.signal(signal.SIGHUP, action)
+            cli.run()
+            signal.raise_signal(signal.SIGHUP)
+            assert terminate.call_count == times
     finally:
         signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGTERM, of_sigterm)
 
 
 def test_what_a_stream_cannot_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its encoding lacks is escaped, and so is what steers a terminal."""
+    """What its encoding lacks is escaped, and so is what steers a terminal or separates lines."""
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    line = "by \N{SNOWMAN}0: ip link del a\x1b[2J"
-    assert write(Page(0, {}, [line]), as_json=False) == 0
-    assert written.getvalue() == b"by \\u26030: ip link del a\\x1b[2J\n"
+    lines = ["by \N{SNOWMAN}0: ip link del a\x1b[2J\u2028", "a\nb"]
+    assert write(Page(0, {}, lines), as_json=False) == 0
+    assert written.getvalue() == b"by \\u26030: ip link del a\\x1b[2J\\u2028\na\nb\n"
 
 
-@pytest.mark.linux
-@pytest.mark.parametrize(("environment", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
-def test_the_first_words_on_a_terminal(environment: dict[str, str], *, is_coloured: bool) -> None:
-    """They are in colour, unless nobody wants that; elsewhere, nothing is."""
-    code = (
-        "from hostrouting.cli.output import Page, write\n"
-        "lines = ['OK: fine', 'TO DO:', '  fe80::1: no', 'a: b']\n"
-        "write(Page(0, {}, lines), as_json=False)"
-    )
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_coloured"),
+    [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({}, False)],
+)
+def test_the_first_words_on_a_terminal(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, is_coloured: bool
+) -> None:
     plain = "OK: fine\nTO DO:\n  fe80::1: no\na: b\n"
-    words = [sys.executable, "-c", code]
-    assert completed(words).stdout == plain
-    child, terminal = pty.fork()
-    if child == 0:
-        os.environ.update({"TERM": "xterm", **environment})
-        os.execv(sys.executable, words)  # noqa: S606  as in a terminal
-    written = b""
-    with suppress(OSError):  # how Linux says that the other end is closed
-        while True:
-            written += os.read(terminal, 4096)
-    os.close(terminal)
-    os.waitpid(child, 0)
-    shown = written.decode().replace("\r\n", "\n")
-    assert ("\x1b[1;32mOK\x1b[0m: fine\n" in shown) is is_coloured
-    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == plain
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    with mock.patch.dict(os.environ, {"TERM": "dumb", **environment}):
+        write(Page(0, {}, plain.splitlines()), as_json=False)
+    coloured = plain.replace("OK", "\x1b[1;32mOK\x1b[0m").replace("TO DO", "\x1b[1;33mTO DO\x1b[0m")
+    assert terminal.getvalue() == (coloured if is_coloured else plain)
 
 
-# The second one separates lines for Python.
-@pytest.mark.parametrize("odd", ["\x1b[31m", "\u2028"])
-def test_names_do_not_steer_the_terminal(odd: str) -> None:
-    """Control characters in a device's name are shown as text."""
-    escaped = ascii(odd)[1:-1]
-    text = say("snapshot", kernel=h200()).out.replace('"ib0"', json.dumps(f"ib{odd}"))
-    for words in (("check", CIDR), ("check", CIDR, "--json")):
-        assert odd not in say(*words, "--snapshot", "-", stdin=text.encode()).out
-    probes = b'{"probeRewrite": {"enabled": true, "interfaces": ["eth9"]}}'
-    raises = host_that_raises(BackendError(f"ib{odd} is down"))
-    failed = say("apply", "--config", "-", host=raises, stdin=probes).out
-    assert failed.startswith(f"FAILED: ib{escaped} is down")
+def test_what_is_logged_does_not_steer_the_terminal() -> None:
+    host = FakeHost(kernel=h200())
+    log = logging.getLogger("phases")
+    host.faults.meanwhile("snapshot", lambda: log.warning("ib\x1b[31m\nis down"))
+    assert say("remove", host=host).err == "ib\\x1b[31m\nis down\n"
 
 
 COMPLETE = """
 eval "$(register-python-argcomplete hostrouting)"
-COMP_POINT=${#COMP_LINE} COMP_TYPE=9 COMPREPLY=()
-_python_argcomplete hostrouting
-printf '%s\\n' "${COMPREPLY[@]}"
+for COMP_LINE in 'ch' 'apply --con' 'plan --config new'; do
+  COMP_LINE="hostrouting $COMP_LINE" COMP_TYPE=9 COMPREPLY=()
+  COMP_POINT=${#COMP_LINE}
+  _python_argcomplete hostrouting
+  echo "${COMPREPLY[@]}"
+done
 """
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize(
-    ("line", "completed_by"),
-    [
-        ("hostrouting ch", ["check "]),
-        ("hostrouting apply --con", ["--config", "--confirm"]),
-        ("hostrouting plan --config new", ["new.json "]),
-    ],
-)
-def test_tab(line: str, completed_by: list[str], tmp_path: Path) -> None:
-    """A shell completes commands, options and files."""
+def test_tab(tmp_path: Path) -> None:
     (tmp_path / "new.json").touch()
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "COMP_LINE": line}
-    done = completed(["bash", "-c", COMPLETE], cwd=tmp_path, env=environment)
-    assert done.stdout.splitlines() == completed_by, done.stderr
+    done = completed(["bash", "-c", COMPLETE], cwd=tmp_path, env={**os.environ, "PATH": path})
+    assert done.stdout == "check \n--config --confirm\nnew.json \n", done.stderr
 
 
 @pytest.mark.linux

@@ -1,11 +1,16 @@
-"""The command line as a process, on a machine with the real kernel."""
+"""The command line as a process, on a private machine: its own network, /etc, /run and /var/lib, on
+this kernel.
+"""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,24 +21,94 @@ from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.route import OURS, Route
 from hostrouting.node.clock import MachineClock
 from hostrouting.node.guard import Guard
-from tests.hostrouting.cli.machine import H200, Machine, private_machine
+from hostrouting.testing import h200
+from tests.support.commands import commands_of
 from tests.support.incidents import GUARDED, config
-from tests.support.programs import modules_loaded_by
+from tests.support.inside import CommandLines
+from tests.support.namespace import Namespace
+from tests.support.programs import completed, modules_loaded_by
 from tests.support.statuses import REPAIR_LINE
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
+H200 = commands_of(h200())
+PROGRAM = (sys.executable, "-m", "hostrouting")
 NOT_FOR_A_CHECK = {
     *("attrs", "dataclasses", "difflib", "hashlib", "importlib.resources", "inspect", "logging"),
     *("shutil", "subprocess", "tempfile", "threading", "zipfile"),
     *("hostrouting.boot.program", "hostrouting.install.plan", "hostrouting.upkeep", "phases"),
 }
 """What takes long to load, and a check does not need."""
-AS_ANYONE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+# Anyone may read the library and the files of the test, wherever they are.
+_READS = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+AS_ANYONE = ("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups", *_READS)
+# If the process of the test is killed, its end of the pipe is closed, and cat ends. Of /etc only
+# the loader's cache and the links of Debian's alternatives, such as ebtables, are needed: hundreds,
+# which are mounted, because to copy them takes longer than all the rest. /run is empty, so no
+# systemd is found. Until then, the host's /etc is there.
+SETUP = """
+mount --bind /etc /run && mount -t tmpfs -o size=16m,mode=755 tmpfs /etc || exit
+if [ -e /run/ld.so.cache ]; then
+  cp /run/ld.so.cache /etc
+fi
+if [ -d /run/alternatives ]; then
+  mkdir /etc/alternatives && mount -o bind,ro /run/alternatives /etc/alternatives || exit
+fi
+mount -t tmpfs -o size=1m tmpfs /run && mount -t tmpfs -o size=1m tmpfs /var/lib || exit
+echo ready && exec cat
+"""
+
+
+class Machine(Namespace):
+    """The network of the machine, as for any namespace, and `hostrouting` in the machine."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(f"/proc/{pid}/ns/net")
+        self.root = f"/proc/{pid}/root"
+        self.enter = ("nsenter", f"--target={pid}", "--net", "--mount")
+        self.command_lines = CommandLines(pid)
+
+    def _program(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        # Linux lets no process with several threads enter a mount namespace. `inside` and `sysctl`
+        # need only the network.
+        return completed([*self.enter, *words], **options)
+
+    def hostrouting(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        return self.command_lines.carry_out(words, {"PATH": os.environ["PATH"]}, text)
+
+    def shell(self, script: str) -> str:
+        done = self._program("bash", "-c", script, cwd="/", check=True)
+        return done.stdout + done.stderr
+
+
+@contextmanager
+def private_machine() -> Iterator[Machine]:
+    """Create a machine. It is removed at the end of the block, or when this process ends."""
+    holder = subprocess.Popen(
+        ["unshare", "--net", "--mount", "sh", "-c", SETUP],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "ready\n"
+        for name in ("net", "mnt"):
+            entered = Path(f"/proc/{holder.pid}/ns/{name}").readlink()
+            assert entered != Path(f"/proc/self/ns/{name}").readlink()
+        machine = Machine(holder.pid)
+        machine.forget_the_hosts_settings()
+        try:
+            yield machine
+        finally:
+            machine.command_lines.close()
+    finally:
+        holder.kill()
+        holder.communicate()
 
 
 @pytest.fixture
@@ -42,20 +117,6 @@ def machine() -> Iterator[Machine]:
     with private_machine() as machine:
         machine.batch(H200)
         yield machine
-
-
-def assert_right_without_systemd(machine: Machine) -> None:
-    """`status` finds nothing wrong with this machine but that no systemd runs here."""
-    status = machine.hostrouting("status")
-    names = [line.split()[0].strip(":") for line in status.stdout.splitlines()]
-    assert [name for name in names if name.isupper()] == ["DIFFERS", "OK"]
-    assert status.stdout.startswith("DIFFERS: systemd does not run here")
-    assert status.returncode == 1
-
-
-def our_routes(machine: Machine) -> list[Route]:
-    """Our routes."""
-    return [route for route in machine.routes(4) if route.protocol == OURS]
 
 
 @pytest.fixture
@@ -72,15 +133,24 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     files_before = machine.shell("find /etc -type f")
     for command, code in (("check", 1), ("plan", 1), ("apply", 0), ("plan", 0), ("check", 0)):
         assert machine.hostrouting(command, "--config", repaired).returncode == code, command
-    assert_right_without_systemd(machine)
+    status = machine.hostrouting("status")
+    names = [line.split()[0].strip(":") for line in status.stdout.splitlines()]
+    assert [name for name in names if name.isupper()] == ["DIFFERS", "OK"]
+    assert status.stdout.startswith("DIFFERS: systemd does not run here")
     [answer] = machine.get(4, ["172.16.200.1"])
     assert not isinstance(answer, str)
     assert answer.devs == ("eth0",)
 
     machine.shell("chmod 777 /etc/hostrouting")
-    status = machine.hostrouting("status").stdout
-    assert "users other than root can write to /etc/hostrouting" in status
-    assert machine.hostrouting("apply", "--config", repaired).returncode == 1
+    status = machine.hostrouting("status")
+    assert "users other than root can change /etc/hostrouting" in status.stdout
+    machine.shell(f"chmod 755 /etc/hostrouting && rm {LAYOUT.unit_path(LAYOUT.check_unit)}")
+    machine.shell("mount -o remount,ro /etc")
+    status = machine.hostrouting("status")
+    assert "/etc/hostrouting is on a read-only file system, so apply would fail" in status.stdout
+    assert "To make this host right" not in status.stdout
+    machine.shell("mount -o remount,rw /etc")
+    assert "To make this host right" in machine.hostrouting("status").stdout
 
     assert machine.hostrouting("remove").returncode == 0
     assert machine.routes(4) == routes_before
@@ -95,36 +165,21 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
 
 @pytest.mark.needs("systemctl")
 def test_what_a_check_loads(machine: Machine, repaired: str) -> None:
-    """A check of a host on which something is installed loads nothing that it does not need."""
-    config_file = machine.outside(HostLayout.config_path)
+    config_file = Path(f"{machine.root}{HostLayout.config_path}")
     config_file.parent.mkdir()
     config_file.write_text(Path(repaired).read_text())
-    loaded = modules_loaded_by(machine.command("check"))
+    loaded = modules_loaded_by([*machine.enter, *PROGRAM, "check"])
     assert "hostrouting.kernel.netlink.backend" in loaded
     assert loaded & NOT_FOR_A_CHECK == set()
 
 
-def test_a_read_only_disk(machine: Machine, repaired: str) -> None:
-    """`status` proposes no apply there that would have to write files, and does once that works."""
-    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
-    machine.shell(f"rm {LAYOUT.unit_path(LAYOUT.check_unit)} && mount -o remount,ro /etc")
-    page = machine.hostrouting("status").stdout
-    assert "/etc/hostrouting is on a read-only file system, so apply would fail" in page
-    assert "To make this host right" not in page
-    assert machine.hostrouting("apply", "--config", repaired).returncode == 1
-    machine.shell("mount -o remount,rw /etc")
-    assert "To make this host right" in machine.hostrouting("status").stdout
-    assert machine.hostrouting("apply", "--config", repaired).returncode == 0
-
-
 def test_not_root(machine: Machine, repaired: str) -> None:
     """Without root one can look; what would change the host says that it requires root."""
-    machine.shell("mkdir -p /run/hostrouting && chown 4242 /run/hostrouting /run /etc")
     for words, code in {f"check {CIDR}": 1, "status": 0}.items():
-        assert machine.hostrouting(*words.split(), before=AS_ANYONE).returncode == code, words
-    said = machine.hostrouting("apply", "--config", repaired, before=AS_ANYONE)
-    assert said.returncode == 3
-    assert "run as root" in said.stdout
+        assert machine.run(*AS_ANYONE, *PROGRAM, *words.split()).returncode == code, words
+    done = machine.run(*AS_ANYONE, *PROGRAM, "apply", "--config", repaired)
+    assert done.returncode == 3
+    assert "run as root" in done.stdout
 
 
 # The commands that make a node with two of its eight cards, which is quicker.
@@ -181,8 +236,6 @@ class Unlocked(MachineClock):
 
 
 def pass_the_guard(machine: Machine, kernel: NetlinkBackend) -> None:
-    """Let the guard make a pass."""
-    files = LocalFiles(str(machine.outside("/")))
-    host = Host(backend=NetlinkBackend, files=files, manager=None)
+    host = Host(backend=NetlinkBackend, files=LocalFiles(machine.root), manager=None)
     with kernel.watch() as watch:
         Guard(host, kernel, watch, clock=Unlocked()).make_next_pass()

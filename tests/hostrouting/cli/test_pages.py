@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,14 +16,24 @@ import pytest
 
 from hostrouting.boot.program import version
 from hostrouting.cli.parser import COMMANDS, make_parser
-from hostrouting.model.prefix import Prefix
+from hostrouting.kernel.base import Answer
+from hostrouting.model.prefix import IP, Prefix
 from hostrouting.model.route import Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
-from tests.support.statuses import INCIDENTS, lost, written
+from tests.support.incidents import GUARDED, config, start_vpn
+from tests.support.statuses import (
+    INCIDENTS,
+    after,
+    load_override,
+    lost,
+    right,
+    right_but,
+    written,
+)
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, type_routes
 from tests.support.topologies import cni_node, marked_vm, refusing, with_docker
 
@@ -33,7 +43,6 @@ FORBIDS = Rule(family=4, priority=100, action="prohibit", dst=Prefix.parse(CIDR)
 
 
 def with_seven_networks() -> FakeKernel:
-    """A VM with seven networks of containers."""
     kernel = plain_vm()
     for number in range(7):
         kernel.add_link(Link(name=f"br-{number}", index=0, kind="bridge"))
@@ -69,47 +78,57 @@ def applied(
 
 
 def also_by_protocol(kernel: FakeKernel) -> None:
-    """Another rule selects packets, too."""
     kernel.add_rule(Rule(family=4, priority=100, table=77, others=(("ipproto", "tcp"),)))
 
 
 def taken(host: FakeHost) -> None:
-    """Another program's route has taken the place of one of ours."""
     [ours] = [route for route in host.kernel.snapshot().routes if str(route.prefix) == REPAIR[0]]
     host.kernel.ip_route("delete", ours)
     host.kernel.ip_route("add", HELD)
 
 
 def with_kubelet(host: FakeHost) -> None:
-    """Kubelet is a service of this host."""
     assert host.manager is not None
     host.manager.states["kubelet.service"] = "active"
     host.manager.properties["k3s.service"] = {"LoadState": "loaded", "UnitFileState": "enabled"}
 
 
-def fresh_with_kubelet() -> FakeHost:
-    """A host on which nothing is installed, with kubelet."""
-    host = FakeHost(kernel=h200())
-    with_kubelet(host)
-    return host
+class Eccentric(FakeKernel):
+    """A kernel that does not answer as its tables say."""
+
+    def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
+        return tuple(Answer("no-route", None) for _ in destinations)
 
 
-def with_ours(host: FakeHost) -> None:
-    """Somebody has typed what repairs the host until the next boot."""
+def eccentric() -> FakeHost:
+    kernel = Eccentric()
+    kernel.add_link("eth0")
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth0"))
+    return FakeHost(kernel=kernel)
+
+
+def hide_pods(kernel: FakeKernel) -> None:
+    kernel.ip_route("add", Route(Prefix.parse("10.244.0.128/25"), type="blackhole", protocol=4))
+
+
+def type_repair(host: FakeHost) -> None:
     type_routes(host, *REPAIR)
 
 
-ABSENT, HOLDING = (
-    {"expectedCidrs": [CIDR], "expectedDevs": ["eth7"]},
-    of(h200, lambda kernel: kernel.ip_route("add", HELD)),
-)
+def type_by_hand(host: FakeHost) -> None:
+    type_routes(host, *REPAIR, protocol=3)
+
+
+BETTER_CARD = "differs: another card has a better default route, and addresses escape"
+WARN = {"expectedCidrs": [CIDR], "mode": "WARN"}
+GATED = config(*REPAIR, guard=GUARDED)
+ABSENT = {"expectedCidrs": [CIDR], "expectedDevs": ["eth7"]}
+HOLDING = of(h200, lambda kernel: kernel.ip_route("add", HELD))
 AZURE: dict[str, object] = {"azureVnetCleanup": {"managed": list(azure.MANAGED)}}
 ACTIVE = {"/etc/cni/net.d/10-azure.conflist": '{"plugins": [{"type": "azure-vnet"}]}'}
-PLAN, APPLY, CLEAN = (
-    "plan --config FILE",
-    "apply --config FILE --wait 0",
-    "clean azure-vnet --config FILE",
-)
+PLAN = "plan --config FILE"
+APPLY = "apply --config FILE --wait 0"
+CLEAN = "clean azure-vnet --config FILE"
 ROUTES_UNIT, REFUSED = LAYOUT.unit_path(LAYOUT.routes_unit), "Operation not permitted"
 GARBLED, OPENED = written(LAYOUT.config_path, "{"), written(LAYOUT.opening_path, "ticket 4711\n")
 LOST = lost(LAYOUT.config_path)
@@ -140,10 +159,12 @@ CASES: dict[
     "check: kubelet is not gated": ("check", applied(change=with_kubelet)),
     "check: kubelet is not gated by a new file": (
         "check --config FILE",
-        fresh_with_kubelet,
+        after(of(h200), with_kubelet),
         REPAIRED,
     ),
-    "check: a repair that is not in the configuration": ("check", applied(document(), with_ours)),
+    "check: a repair that is not in the configuration": ("check", applied(document(), type_repair)),
+    "check: a route hides pods": ("check 10.244.0.0/24", of(cni_node, hide_pods)),
+    "check: a card is to be named before a repair": ("check", INCIDENTS[BETTER_CARD]),
     "repair: a configuration": (f"repair {CIDR}", of(h200)),
     "repair: nothing to repair": (f"repair {CIDR}", of(plain_vm)),
     "repair: a configuration for a part": (f"repair {CIDR}", of(refusing)),
@@ -152,9 +173,17 @@ CASES: dict[
     "repair: no default route": (f"repair {CIDR}", of(FakeKernel)),
     "repair: the place of a route is taken": ("repair --config FILE", HOLDING, REPAIRED),
     "repair: the configuration is not in force": ("repair", applied(change=lose_routes)),
+    "repair: the kernel differs from its tables": (f"repair {CIDR}", eccentric),
+    "repair: typed until the next boot": (f"repair {CIDR}", after(of(h200), type_by_hand)),
+    "repair: a route hides pods": ("repair 10.244.0.0/24", of(cni_node, hide_pods)),
+    "repair: one family has no default route": (f"repair {CIDR} fd00::/64", of(h200)),
+    "repair: of a family that has no default route": (
+        "repair fd00::/64",
+        applied(change=lose_routes),
+    ),
     "plan: to do": (PLAN, of(h200), REPAIRED),
     "plan: nothing to do": (PLAN, applied(), REPAIRED),
-    "plan: a conflict": (PLAN, HOLDING, REPAIRED),
+    "plan: a conflict, and a route waits": (PLAN, HOLDING, document(*REPAIR, "fd00::/64")),
     "plan: not ready": (PLAN, of(FakeKernel), document("9.0.0.0/8")),
     "plan: an overlap is left, STRICT": (
         PLAN,
@@ -176,6 +205,18 @@ CASES: dict[
     ),
     "apply: the gate is open": (APPLY, applied(change=OPENED), REPAIRED),
     "apply: no default route": (APPLY, of(FakeKernel), document()),
+    "apply: what is piped is empty": ("apply --config -", of(h200)),
+    "apply: routes wait for a device to be named": (APPLY, after(right, start_vpn), GATED),
+    "apply: another drop-in takes the gate away, STRICT": (
+        APPLY,
+        right_but(load_override),
+        GATED,
+    ),
+    "apply: another drop-in takes the gate away, WARN": (
+        APPLY,
+        right_but(load_override, routeOverlap=WARN),
+        {**GATED, "routeOverlap": WARN},
+    ),
     # tests/hostrouting/status has the other pages.
     "status: routes are lost": ("status", INCIDENTS["differs: routes are missing"]),
     "remove: nothing is installed": ("remove", of(h200)),
@@ -208,7 +249,7 @@ READING = {"check", "plan", "repair", "status"}
 
 
 def pages(name: str, folder: Path) -> str:
-    """The page and the document of one case, without what is in both."""
+    """One case: the page and the document, without what is in both."""
     words, make, *settings = CASES[name]
     command, *_ = words.split()
     if command in READING:
@@ -259,7 +300,7 @@ def without_repetitions(page: str) -> str:
 
 
 def without_end(page: str) -> str:
-    """The page without the end that it has from `status`: test_plan_and_apply compares the two."""
+    """The page without the end that it has from `status`, whose own pages show it."""
     return re.sub(r"\n  mode (?:STRICT|WARN)\b(?s:.*)", "\n  …", page)
 
 

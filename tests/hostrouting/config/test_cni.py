@@ -28,6 +28,12 @@ def test_whose_a_device_is(name: str, kind: str, cni: str) -> None:
     assert (row[0].name if row else "") == cni
 
 
+def test_protocols_of_cnis() -> None:
+    """Those by which their routes through a gateway are known: BIRD's, Calico's, the kernel's."""
+    protocols = {cni.name: cni.protocols for cni in CNIS if cni.protocols}
+    assert protocols == {"Calico": {12, 80}, "Cilium": {2}}
+
+
 def test_no_device_fits_two_rows() -> None:
     """An example of each row is found by that row."""
     for cni in CNIS:

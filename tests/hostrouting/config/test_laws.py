@@ -1,15 +1,11 @@
 """Laws of the configuration, each under the sentence of the specification that it checks."""
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
-from hypothesis import Phase, find, given, settings, strategies as st
-from hypothesis.errors import NoSuchExample
+from hypothesis import given, strategies as st
 
-from hostrouting.config import settings as sections
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault
 from tests.support.configs import configs, networks
@@ -90,40 +86,6 @@ def test_json_there_and_back(config: HostRoutingConfig) -> None:
 
 
 # "all faults at once, each with its path"
-
-
-def test_every_field_is_drawn() -> None:
-    """The strategy draws several values of each field, so the laws are about all."""
-    fields: set[tuple[type, str]] = set()
-    for kind in vars(sections).values():
-        if isinstance(kind, type) and kind.__module__ == sections.__name__:
-            fields |= {(kind, name) for name in kind.__annotations__}
-    seen: defaultdict[tuple[type, str], set[str]] = defaultdict(set)
-
-    def has_shown_the_last(config: HostRoutingConfig) -> bool:
-        for kind, name, text in fields_in(config):
-            seen[kind, name].add(text)
-        return drawn(seen) == fields
-
-    # Few are enough, but how many depends on chance.
-    enough = settings(max_examples=5_000, phases=[Phase.generate], database=None)
-    with suppress(NoSuchExample):
-        find(configs(), has_shown_the_last, settings=enough)
-    assert fields - drawn(seen) == set()
-
-
-def fields_in(value: Any) -> Iterator[tuple[type, str, str]]:
-    """The class, the name and the text of each field, in this value and its parts."""
-    for name in getattr(value, "_fields", ()):
-        yield type(value), name, str(getattr(value, name))
-    if isinstance(value, tuple):
-        for part in value:
-            yield from fields_in(part)
-
-
-def drawn(seen: dict[tuple[type, str], set[str]]) -> set[tuple[type, str]]:
-    """The fields of which several values were seen."""
-    return {field for field, values in seen.items() if len(values) > 1}
 
 
 @given(configs(), st.data())

@@ -2,11 +2,11 @@
 
 from ipaddress import ip_address
 
+import pytest
 from hypothesis import assume, event, given
 
 from hostrouting.fib.engine import NO_ROUTE, Decision, Fib
 from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.route import TABLE_MAIN, Route
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
@@ -18,10 +18,6 @@ from tests.support.topologies import vm_of
 
 @given(nodes())
 def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
-    """For each address of the block, the engine and the scan name the same route.
-
-    Kills: `not to`, `iif lo`, a mark rule that 0 fulfils, suppressed routes, throw.
-    """
     family, snapshot = node
     fib = Fib(snapshot, family)
     block = block_of(family)
@@ -80,9 +76,7 @@ def borders_of(fib: Fib) -> set[int]:
 
 @given(nodes())
 def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
-    """It ends as the plain one or at a listed end. What a rule for all other devices leaves, of
-    what arrives on one, is not followed.
-    """
+    """A packet that meets the conditions of a rule ends as the plain one, or at a listed end."""
     family, snapshot = node
     fib = Fib(snapshot, family)
     block = block_of(family)
@@ -98,14 +92,11 @@ def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
 
 
 def conditions_of(rule: Rule) -> tuple[object, ...]:
-    """What a rule selects packets by, other than their destination."""
     return rule.src, rule.iif, rule.fwmark, rule.fwmask, rule.others
 
 
 def end_of_met(fib: Fib, met: Rule, address: int) -> Decision:
-    """Where a packet ends that meets this rule's conditions, and is plain in all else: as the plain
-    packet does if each rule with these conditions is without them.
-    """
+    """Where a packet ends that meets this rule's conditions, and is plain in all else."""
     rules: list[Rule] = []
     replaced: dict[int, Rule] = {}
     for rule in fib.rules:
@@ -163,27 +154,13 @@ def test_what_becomes_of_a_packet(row: HostRow) -> None:
     assert (" ".join(decision.devs) or decision.kind) == row.answer
 
 
+def test_an_address_of_the_other_family() -> None:
+    with pytest.raises(ValueError, match="::1 is not an IPv4 address"):
+        Fib(plain_vm().snapshot(), 4).lookup("::1")
+
+
 def test_a_rule_for_vrfs() -> None:
     """A lookup goes on to the next rule: plain packets are in none."""
     host = plain_vm().snapshot()
     rules = (Rule(4, 9, "unreachable", l3mdev=True), *host.rules)
     assert Fib(host._replace(rules=rules), 4).lookup("8.8.8.8").devs == ("eth0",)
-
-
-def test_equal_default_routes_of_another_preference() -> None:
-    """As one with a worse metric: a router that calls itself the second choice is no rival."""
-    first = Route.to("::/0", dev="eth0", gateway="fe80::1", metric=1024)
-    equal = Route.to("::/0", dev="eth1", gateway="fe80::1", metric=1024)
-    second_choice = Route.to("::/0", dev="eth2", gateway="fe80::1", metric=1024)
-    routes = [first, equal, second_choice._replace(preference="low")]
-    fib = Fib(plain_vm().snapshot().with_routes(routes), 6)
-    assert fib.possible_devs(fib.lookup("2001:db8::1")) == ("eth0", "eth1")
-
-
-def test_routes_to_a_prefix() -> None:
-    """Those that are for any source: one that is for some says nothing about plain packets."""
-    anywhere = Prefix.parse("::/0")
-    by_eth1 = Route.to("::/0", dev="eth1")._replace(source=Prefix.parse("fd00::/64"))
-    by_eth0 = Route.to("::/0", dev="eth0", metric=2048)
-    host = plain_vm().snapshot().with_routes([by_eth1, by_eth0])
-    assert Fib(host, 6).tables[TABLE_MAIN].routes_to(anywhere) == [by_eth0]

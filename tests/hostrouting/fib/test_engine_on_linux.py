@@ -26,9 +26,7 @@ HOST = (
 )
 GATEWAY = {4: "10.0.0.1", 6: "fd00::1"}
 ON_LINK = {4: "", 6: "via fe80::1"}
-"""How a next hop by a device without an address is written: IPv6 wants a gateway for each of
-several.
-"""
+"""How a next hop by a device is written: IPv6 wants a gateway for each of several."""
 SOURCE = {4: "10.0.0.0/24", 6: "fd00::/64"}
 UNBOUND = {4: ["0.0.0.0/32", "0.0.0.0/8", "0.0.0.0/1"], 6: ["::/128", "::/8", "::/1"]}
 """Sources around the address that IPv4 compares while a packet has no source."""
@@ -39,7 +37,6 @@ WIDTH = {4: 32, 6: 128}
 
 @st.composite
 def prefixes(draw: st.DrawFn, family: int) -> str:
-    """A prefix in the block or around it, as text."""
     block, width = BLOCK[family], WIDTH[family]
     length = draw(st.sampled_from([0, MOST[family] - 4, *range(MOST[family], width + 1)]))
     return str(Prefix.around(family, block.first + draw(st.integers(0, 63)), length))
@@ -47,7 +44,6 @@ def prefixes(draw: st.DrawFn, family: int) -> str:
 
 @st.composite
 def routes(draw: st.DrawFn, family: int) -> str:
-    """A route as `ip route add` takes it."""
     kind = draw(st.sampled_from(["", "", "", "multicast", "anycast", "broadcast", *PATHLESS]))
     by_device = f"dev {draw(st.sampled_from(DEVS))}"
     by_gateway = f"via {GATEWAY[family]} dev eth0"
@@ -65,7 +61,6 @@ def routes(draw: st.DrawFn, family: int) -> str:
 
 @st.composite
 def rules(draw: st.DrawFn, family: int) -> str:
-    """A rule as `ip rule add` takes it."""
     words = draw(st.sampled_from(["", "", "not "]))
     words += draw(
         st.sampled_from(
@@ -135,5 +130,4 @@ def agree(answer: Answer, decision: Decision) -> bool:
 
 
 def what_is_compared(route: Route) -> tuple[object, ...]:
-    """The route, and the devices by which it leads in any order."""
     return route.prefix, route.table, route.metric, set(route.devs)

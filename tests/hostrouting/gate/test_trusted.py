@@ -11,49 +11,79 @@ from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles
 
-FOLDER = HostLayout.config_directory
-LOOK = "look first at what others may have written there, then"
+FOLDER, CONFIG, PROGRAM = (
+    HostLayout.config_directory,
+    HostLayout.config_path,
+    HostLayout.program_path,
+)
+NODE = f"""\
+mkdir -p .{FOLDER} usr/bin opt/py
+echo {{}} >.{CONFIG}
+echo >usr/bin/python3.11
+ln -s python3.11 usr/bin/python3
+ln -s /usr/bin/python3 .{HostLayout.python_path}
+chmod -R u=rwX,go=rX .
+"""
+"""Makes a node in the present folder. There is a folder for another Python."""
+ELSEWHERE = "ln -sf /opt/py/python3 usr/bin/python3; ln -s /usr/bin/python3.11 opt/py/python3"
 
 
 @pytest.mark.linux
 @pytest.mark.needs("root")
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("change", "untrusted"),
     [
-        ("chmod 600", ""),
-        ("chmod 664", "users other than root can write to {}"),
-        ("chmod 646", "users other than root can write to {}"),
-        ("chown 64321", "{} belongs to the user 64321, and not to root"),
-        ("ln -sf /etc/hostname", "{} is a link, and not a file"),
-        ("rm config.json; mkdir", "{} is a directory, and not a file"),
-        ("rm", ""),  # its absence is another finding
+        ("", []),
+        (f"chmod 600 .{CONFIG}", []),
+        (f"chmod 664 .{CONFIG}", [CONFIG]),
+        (f"chmod 646 .{CONFIG}", [CONFIG]),
+        (f"chown 64321 .{CONFIG}", [CONFIG]),
+        (f"chown 64321 .{FOLDER}", [FOLDER]),
+        ("chmod 1777 etc", ["/etc"]),
+        ("chmod 775 .", []),  # the group root has only root
+        ("chgrp 64321 .; chmod 775 .", ["/"]),
+        (f"rm .{CONFIG}", []),  # its absence is another finding
+        (f"echo >.{PROGRAM}; chmod 666 .{PROGRAM}", [PROGRAM]),
+        ("ln -sf /nowhere/python3 usr/bin/python3", []),
+        ("ln -sf //usr/bin/python3.11 usr/bin/python3", []),
+        ("chown 64321 usr/bin/python3.11", ["/usr/bin/python3.11"]),
+        (ELSEWHERE, []),
+        (f"{ELSEWHERE}; chown 64321 opt/py", ["/opt/py"]),
+        (f"{ELSEWHERE}; chown 64321 opt", ["/opt"]),
+        # Where another user's link leads is his choice, and nothing for root to type.
+        ("chown -h 64321 usr/bin/python3; chown 64321 usr/bin/python3.11", ["/usr/bin/python3"]),
+        ("mv usr/bin opt/py; ln -s ../opt/py/bin usr/bin", []),
+        ("mv usr/bin opt/py; ln -s ../opt/py/bin usr/bin; chmod 777 opt/py", ["/usr/../opt/py"]),
     ],
 )
-def test_why_a_file_is_not_trusted(tmp_path: Path, change: str, reason: str) -> None:
-    """Only a file that root alone can change is."""
-    folder = tmp_path / FOLDER.lstrip("/")
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("exit 0\n")
-    subprocess.run(["sh", "-c", f"{change} config.json"], cwd=folder, check=True)
-    findings = [finding.sentence for finding in find_untrusted(LocalFiles(str(tmp_path)))]
-    sentence = f"{reason.format(f'{FOLDER}/config.json')}, so the gate lets no unit pass"
-    assert findings == ([sentence] if reason else [])
+def test_what_is_not_trusted(tmp_path: Path, change: str, untrusted: list[str]) -> None:
+    """The first file, link or folder that others could change, on the way to what root runs or
+    reads. The command that is printed mends it; there is none for what another user owns, which may
+    be a link to anywhere, or a home.
+    """
+    for script in (NODE, change):
+        subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
+    files = LocalFiles(tmp_path)
+    findings = [*find_untrusted(files)]
+    assert [finding.target for finding in findings] == untrusted
+    for finding in findings:
+        sentence = (
+            f"users other than root can change {finding.target}, so the gate lets no unit pass"
+        )
+        assert finding.sentence == sentence
+        assert finding.remedy is not None
+        command = finding.remedy.command.replace(" /", f" {tmp_path}/")
+        subprocess.run(["sh", "-c", command], check=True)
+        is_mended = [each.target for each in find_untrusted(files)] != untrusted
+        assert is_mended is bool(command) is ("chown" not in change)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        HostLayout.config_directory,
-        HostLayout.config_path,
-        HostLayout.program_path,
-    ],
-)
+@pytest.mark.parametrize("path", [FOLDER, CONFIG, PROGRAM, HostLayout.python_path, "/opt/python3"])
 def test_all_that_root_runs_or_believes(path: str) -> None:
-    """Configuration, program, scripts, and their folders; the repair leaves what is in them."""
-    texts = dict.fromkeys((HostLayout.config_path, HostLayout.program_path), "")
-    files = FakeFiles(texts)
-    assert list(find_untrusted(files)) == []
+    """Also an interpreter that is yet to be used."""
+    files = FakeFiles(dict.fromkeys((CONFIG, PROGRAM, "/opt/python3"), ""))
+    files.links[HostLayout.python_path] = "/usr/bin/python3"
     files.owners[path] = 1
-    [finding] = find_untrusted(files)
-    assert finding.target == path
-    assert finding.remedy == Remedy(LOOK, f"chown root {path} && chmod go-w {path}")
+    [finding] = find_untrusted(files, "/opt/python3")
+    look = "look first at what they may have written there, then let only root own and change it"
+    assert finding.remedy == Remedy(look)

@@ -34,12 +34,17 @@ def manager_with(unit: str = UNIT, **properties: str) -> FakeManager:
         ({"ActiveState": "failed", "LoadState": "masked"}, "masked"),
         ({"ActiveState": "inactive", "LoadState": "not-found"}, "unknown"),
         ({"ActiveState": "inactive"}, "stopped"),
-        ({"ActiveState": "deactivating"}, "stopped"),
+        ({"ActiveState": "inactive", "ConditionResult": "yes"}, "stopped"),
+        ({"ActiveState": "inactive", "ConditionResult": "no"}, "skipped"),
+        ({"ActiveState": "inactive", "ConditionResult": "no", "ConditionTimestamp": ""}, "stopped"),
+        ({"ActiveState": "inactive", "ConditionResult": "no", "Job": "28"}, "queued"),
+        ({"ActiveState": "deactivating", "Job": "28"}, "stopped"),
+        ({"ActiveState": "active", "Job": "28"}, "runs"),
     ],
 )
 def test_each_state(properties: dict[str, str], state: State) -> None:
     """What has failed has its errors, which are the gate's if that refused it."""
-    [found] = unit_states(manager_with(**properties), [UNIT])
+    [found] = unit_states(manager_with(**properties), [UNIT], [UNIT])
     assert (found.unit, found.state, found.since) == (UNIT, state, NOW)
     assert found.reasons == (ERRORS if state in {"fails", "stuck"} else ())
     assert found.sentence.startswith(f"{UNIT} ")
@@ -47,17 +52,13 @@ def test_each_state(properties: dict[str, str], state: State) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file_state", "command"),
-    [
-        ("masked", f"systemctl unmask {UNIT}"),
-        ("masked-runtime", f"systemctl unmask --runtime {UNIT}"),
-    ],
+    ("file_state", "options"), [("masked", ""), ("masked-runtime", " --runtime")]
 )
-def test_the_end_of_a_mask(file_state: str, command: str) -> None:
+def test_the_end_of_a_mask(file_state: str, options: str) -> None:
     """A mask until the next boot has another command than one that lasts."""
     manager = manager_with(ActiveState="inactive", LoadState="masked", UnitFileState=file_state)
-    [unit] = unit_states(manager, [UNIT])
-    assert unit.remedy == Remedy(command=command)
+    [unit] = unit_states(manager, [UNIT], [UNIT])
+    assert unit.remedy == Remedy(command=f"systemctl unmask{options} {UNIT}")
 
 
 def test_what_is_not_gated() -> None:
@@ -76,7 +77,7 @@ def test_the_errors_of_the_guard() -> None:
     began = "Thu 2026-01-01 00:00:02 UTC"
     manager = manager_with(guard, ActiveState="failed", ExecMainStartTimestamp=began)
     with patch.object(FakeManager, "errors_of", return_value=ERRORS) as errors_of:
-        [unit] = unit_states(manager, [guard])
+        [unit] = unit_states(manager, [guard], [])
     assert unit.reasons == ERRORS
     errors_of.assert_called_once_with(guard, began)
 
@@ -85,4 +86,6 @@ def test_instances() -> None:
     """Those that are loaded, and not the one by which the gate of a template is asked about."""
     names = ("a@1.service", "a@hostrouting-probe.service")
     manager = FakeManager(properties={key: {"ActiveState": "active"} for key in names})
-    assert [unit.unit for unit in unit_states(manager, ["a@.service"])] == ["a@1.service"]
+    assert [unit.unit for unit in unit_states(manager, ["a@.service"], ["a@.service"])] == [
+        "a@1.service"
+    ]

@@ -19,12 +19,7 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
         (UNIT, OURS, True, ""),
         (UNIT, "[Service]\nExecStart=/etc/aks-flex-node/static-routes.sh\n", False, ""),
         (UNIT, "[Unit]\nBefore=systemd-nspawn@.service\n", False, ""),
-        (
-            UNIT,
-            "[Service]\nExecStart=/bin/true\n",
-            False,
-            "was not written by hostrouting, .*; move the file away",
-        ),
+        (UNIT, "ExecStart=/bin/true\n", False, "was not written by hostrouting, .*; move the file"),
         (CONFIG, "", True, ""),
     ],
 )
@@ -55,38 +50,29 @@ def test_the_place_of_a_link(target: str) -> None:
     files.link(path, target)
     assert link.find_obstacle(files) is None
     files.write(f"{path}s/file", "text")
-    obstacle = File(f"{path}s", target=UNIT).find_obstacle(files)
-    assert obstacle is not None
-    assert (
-        str(obstacle)
-        == f"{path}s is a directory, where a file of hostrouting has to be; move it away"
-    )
+    assert not is_ours(files, f"{path}s")
     files.link(CONFIG, target)
-    obstacle = File(CONFIG).find_obstacle(files)
-    assert (
-        str(obstacle)
-        == f"{CONFIG} is a link to {target}, where a file of hostrouting has to be; move it away"
-    )
+    rule = "where a file of hostrouting has to be; move it away"
+    for file, kind in ((File(f"{path}s", target=UNIT), "directory"), (File(CONFIG), "link to")):
+        assert re.match(f"{file.path} is a {kind}.*, {rule}", str(file.find_obstacle(files)))
 
 
 def test_difference() -> None:
-    """A file differs until it is written, and again if its text, mode or target is another."""
+    """A file differs until it is written, and if its text, mode, owner or target is another."""
     files = FakeFiles()
     file, link = File(CONFIG, "text\n", 0o600), File("/etc/a.wants/b.service", target=UNIT)
-    for mode, text in ((0o600, ""), (0o644, "text\n"), (0o600, "other")):
+    new = "text\n"
+    for mode, text, owner in ((0o600, "", 0), (0o644, new, 0), (0o600, "old", 0), (0o600, new, 1)):
         if text:
-            files.modes[CONFIG], files.texts[CONFIG] = mode, text
+            files.modes[CONFIG], files.texts[CONFIG], files.owners[CONFIG] = mode, text, owner
         assert file.differs(files)
         file.write(files)
         assert not file.differs(files)
         assert files.modes[CONFIG] == 0o600
         assert files.texts[CONFIG] == "text\n"
-    for target in ("", "/dev/null", "a file"):
-        if target == "a file":
-            files.remove(link.path)
-            files.texts[link.path] = "anything"
-        elif target:
-            files.links[link.path] = target
+    files.texts[link.path] = "anything"
+    for _ in range(2):
         assert link.differs(files)
         link.write(files)
         assert not link.differs(files)
+        files.links[link.path] = "/dev/null"

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,8 +15,6 @@ from hostrouting.host.interpreter import NodeInterpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles
 from tests.support.compiled import compiled_program
-
-USUAL = "/usr/bin/python3"
 
 
 def host_with(*names: str, **links: str) -> FakeFiles:
@@ -32,45 +31,33 @@ LOOP = host_with("python3.11", python3="python")
 LOOP.links["/usr/bin/python"] = "python3"
 
 HOSTS: dict[str, tuple[FakeFiles, str]] = {
-    "Ubuntu 22.04": (host_with("python3.10", "python3.11", python3="python3.10"), USUAL),
-    "RHEL 9": (
-        host_with("python3.9", "python3.11", "python3.12", python3="python3.9"),
-        "/usr/bin/python3.12",
-    ),
+    "Ubuntu 22.04": (host_with("python3.10", "python3.11", python3="python3.10"), "python3"),
+    "RHEL 9": (host_with("python3.9", "python3.11", python3="python3.9"), "python3.11"),
     "RHEL 9 with nothing else": (host_with("python3.9", python3="python3.9"), ""),
-    "RHEL 8": (OLD_ALTERNATIVES, "/usr/bin/python3.11"),
-    "numbers, not letters": (host_with("python3.9", "python3.10"), "/usr/bin/python3.10"),
+    "RHEL 8": (OLD_ALTERNATIVES, "python3.11"),
+    "numbers, not letters": (host_with("python3.9", "python3.10"), "python3.10"),
     "other programs": (host_with("python3-config", "python3.12-config", "python3.13t"), ""),
-    "a file that says nothing": (host_with("python3", "python3.12"), USUAL),
-    "links that say nothing": (LOOP, USUAL),
+    "a file that says nothing": (host_with("python3", "python3.12"), "python3"),
+    "links that say nothing": (LOOP, "python3"),
     "none": (FakeFiles(), ""),
 }
-"""By host: what is in /usr/bin, and which interpreter is to run the program."""
 
 
-@pytest.mark.parametrize("host", HOSTS)
-def test_which_is_found(host: str) -> None:
+@pytest.mark.parametrize(("files", "name"), HOSTS.values(), ids=HOSTS)
+def test_which_is_found(files: FakeFiles, name: str) -> None:
     """The usual one, unless its name says that it is too old: then the newest."""
-    files, path = HOSTS[host]
-    assert NodeInterpreter(files).find() == path
-
-
-def python(folder: Path, *code: str) -> str:
-    """The path of an interpreter that runs this code first, with its words in `sys.argv`."""
-    (folder / "sitecustomize.py").write_text("\n".join(code))
-    words = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(BEGIN)} {folder} "
-    return script(folder, f'{words}"$@"')
+    assert NodeInterpreter(files).find() == (f"/usr/bin/{name}" if name else "")
 
 
 BEGIN = """\
 import sys
-folder, *words = sys.argv[1:]
-exec(open(f"{folder}/sitecustomize.py").read())
+first, *words = sys.argv[1:]
+exec(first)
 code = words[words.index("-c") + 1]
 sys.argv = ["-c", *words[words.index("-c") + 2 :]]
 exec(code)
 """
-"""Runs a file, and then what `-c` says, as the interpreter would."""
+"""Runs its first argument, and then what `-c` says, as the interpreter would."""
 
 
 def script(folder: Path, *lines: str) -> str:
@@ -79,11 +66,6 @@ def script(folder: Path, *lines: str) -> str:
     path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     path.chmod(0o755)
     return str(path)
-
-
-WITHOUT_JSON = 'sys.modules["json"] = None'
-AS_OLD = 'sys.version_info = (3, 9, 18, "final", 0)'
-FIRST_LINES = "import sys; print('a warning', file=sys.stderr)"
 
 
 @pytest.mark.linux
@@ -97,19 +79,16 @@ class TestCompile:
             NodeInterpreter(FakeFiles()).compile(path, sources_of_program())
         [finding] = caught.value.findings
         assert finding.target == path
-        assert str(finding.remedy) == (
-            "install Python 3.10 or newer, as the package python3 or python3.N"
-        )
+        assert "install Python 3.10 or newer, as the package python3" in str(finding.remedy)
         before, _, reason = finding.sentence.partition(" cannot run hostrouting on this node: ")
-        assert before == path
-        assert "\n" not in reason
+        assert (before, reason.count("\n")) == (path, 0)
         return reason
 
     @pytest.mark.parametrize(
         ("code", "reason"),
         [
-            (AS_OLD, "it is Python 3.9"),
-            (WITHOUT_JSON, "ModuleNotFoundError: import of json halted; None in sys.modules"),
+            ('sys.version_info = (3, 9, 18, "final", 0)', "it is Python 3.9"),
+            ('sys.modules["json"] = None', "ModuleNotFoundError: import of json halted"),
             ("sys.exit(0)", "it ended with 0"),
             ("import os; os.abort()", "signal 6 ended it"),
         ],
@@ -117,7 +96,9 @@ class TestCompile:
     )
     def test_one_that_cannot(self, tmp_path: Path, code: str, reason: str) -> None:
         """The reason is its last line, or how it ended."""
-        assert self.reason(python(tmp_path, FIRST_LINES, code)).startswith(reason)
+        first = f"import sys; print('a warning', file=sys.stderr)\n{code}"
+        command = shlex.join([sys.executable, "-c", BEGIN, first])
+        assert self.reason(script(tmp_path, f'exec {command} "$@"')).startswith(reason)
 
     def test_the_present_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """No module is loaded from it: in /tmp, anybody could have put it there."""
@@ -148,32 +129,23 @@ class TestCompile:
 
 
 @pytest.mark.linux
-class TestRun:
-    """Whether the gate could run the installed program."""
-
-    @pytest.fixture
-    def program(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """An installed program and its interpreter, in this folder."""
-        path = tmp_path / "hostrouting.pyz"
-        path.write_bytes(compiled_program(sys.executable))
-        os.symlink(sys.executable, tmp_path / "python")
-        monkeypatch.setattr(HostLayout, "python_path", str(tmp_path / "python"))
-        monkeypatch.setattr(HostLayout, "program_path", str(path))
-        return path
-
-    @pytest.mark.parametrize(
-        ("change", "reason"),
-        [
-            ("rm hostrouting.pyz", "No module named 'hostrouting'"),
-            (": >hostrouting.pyz", "No module named 'hostrouting'"),
-            ("ln -sf /nowhere python", "No such file or directory"),
-            ("rm python; : >python; chmod 755 python", "Exec format error"),
-            ("ln -sf /bin/true python", "it ended with 0"),
-        ],
-    )
-    def test_it_cannot(self, program: Path, change: str, reason: str) -> None:
-        """The reason is one line."""
-        os.system(f"cd {shlex.quote(str(program.parent))} && {change}")  # noqa: S605
-        words = NodeInterpreter(FakeFiles()).why_not_run()
-        assert words.endswith(reason)
-        assert "\n" not in words
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (":", ""),
+        ("rm hostrouting.pyz", "ModuleNotFoundError: No module named 'hostrouting'"),
+        ("ln -sf /nowhere python", "No such file or directory"),
+        ("rm python; : >python; chmod 755 python", "Exec format error"),
+        ("ln -sf /bin/true python", "it ended with 0"),
+    ],
+)
+def test_the_installed_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, reason: str
+) -> None:
+    """Whether the gate could run it; the reason is one line."""
+    (tmp_path / "hostrouting.pyz").write_bytes(compiled_program(sys.executable))
+    os.symlink(sys.executable, tmp_path / "python")
+    monkeypatch.setattr(HostLayout, "python_path", str(tmp_path / "python"))
+    monkeypatch.setattr(HostLayout, "program_path", str(tmp_path / "hostrouting.pyz"))
+    subprocess.run(change, shell=True, cwd=tmp_path, check=True)  # noqa: S602  of this test
+    assert NodeInterpreter(FakeFiles()).why_not_run() == reason

@@ -114,15 +114,11 @@ def test_a_process_that_was_forked_meanwhile(tmp_path: Path) -> None:
         os.waitpid(child, 0)
 
 
-def test_a_lock_that_is_a_link(tmp_path: Path) -> None:
-    """A link in the place of the lock is not followed."""
-    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+def test_a_lock_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link is not followed. Some network file systems have no locks."""
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(HostError, match="the path is a link: remove it"):
-        LocalFiles(tmp_path).lock("/lock", list)
-
-
-def test_a_lock_that_linux_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on some network file systems."""
+        LocalFiles(tmp_path).lock("/link", list)
     refuses = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
     monkeypatch.setattr(fcntl, "flock", refuses)
     with pytest.raises(HostError, match=r"cannot lock .*/lock: No locks available"):

@@ -30,16 +30,14 @@ class Systemctl(Programs):
         return [" ".join(words) for words, _ in self.asked]
 
 
+LOG = "eth0 is not there\n\ngiving up\n"
+
+
 @pytest.mark.parametrize(
     ("journal", "words"),
     [
-        *[
-            (
-                {"sync": sync, "quiet": "eth0 is not there\n\ngiving up\n"},
-                "eth0 is not there | giving up",
-            )
-            for sync in ("", Ended(1, "", "no"), TimeoutError())
-        ],
+        ({"sync": "", "quiet": LOG}, "eth0 is not there | giving up"),
+        ({"sync": TimeoutError(), "quiet": LOG}, "eth0 is not there | giving up"),
         ({}, "Job failed"),  # there is no journal
     ],
 )
@@ -50,10 +48,8 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
     )
     with pytest.raises(HostError) as caught:
         SystemdManager(run=run).start(UNIT, timeout=10)
-    assert (
-        str(caught.value)
-        == f"{UNIT} failed (exit-code, exit status 3): {words}; see `journalctl -u {UNIT}`"
-    )
+    reason = f"{UNIT} failed (exit-code, exit status 3)"
+    assert str(caught.value) == f"{reason}: {words}; see `journalctl -u {UNIT}`"
     assert caught.value.lines == tuple(words.split(" | "))
     assert (caught.value.kind, caught.value.target) == ("unit-failed", UNIT)
     assert run.commands[1] == STOP.replace("stop", "start")
@@ -78,7 +74,6 @@ def test_a_start(state: str, verbs: list[str]) -> None:
     run = Systemctl(start="", show=f"ActiveState={state}\n", reset_failed="")
     SystemdManager(run=run).start(UNIT, timeout=10)
     assert [words.split()[-2] for words in run.commands[1:]] == verbs
-    assert all(words.startswith(STOP.partition(" stop")[0]) for words in run.commands)
 
 
 def test_a_start_that_is_canceled() -> None:
@@ -94,10 +89,13 @@ def test_a_start_that_is_canceled() -> None:
 
 
 def test_the_errors_of_a_unit() -> None:
-    """Only lines with that priority, since the time; empty lines say nothing."""
+    """Only lines with that priority, since the time, that root has logged as the gate or as one of
+    our services; empty lines say nothing.
+    """
     run = Systemctl(sync="", quiet="a line\n\nanother\n")
     assert SystemdManager(run=run).errors_of(UNIT, "Thu 09:00") == ("a line", "another")
-    assert "--since=Thu 09:00 --priority=err " in run.commands[-1]
+    ours = "_UID=0 SYSLOG_IDENTIFIER=env SYSLOG_IDENTIFIER=hostrouting "
+    assert f"--since=Thu 09:00 --priority=err {ours}" in run.commands[-1]
     assert SystemdManager(run=run).errors_of(UNIT, "") == (), "it has not started"
     assert len(run.commands) == 2
 
@@ -106,29 +104,22 @@ def test_the_errors_of_a_unit() -> None:
     ("answer", "kind", "reason"),
     [
         (TimeoutError(), HostError, r"systemctl did not start x.service within 0\.5 s"),
-        (
-            Ended(-signal.SIGTERM),
-            HostError,
-            r"could not start x.service \(systemd: it was ended by signal 15",
-        ),
+        (Ended(-signal.SIGTERM), HostError, "could not start x.service .* ended by signal 15"),
         # systemctl, which has a session of its own, did not get it.
         (KeyboardInterrupt(), KeyboardInterrupt, "^$"),
     ],
 )
-def test_a_start_that_is_given_up(answer: Answer, kind: type[BaseException], reason: str) -> None:
-    """The job is cancelled by a stop; the unit is not said to have failed."""
-    run = Systemctl(show=INACTIVE, start=answer, stop="")
+@pytest.mark.parametrize("state", ["inactive", "activating"])
+def test_a_start_that_is_given_up(
+    state: str, answer: Answer, kind: type[BaseException], reason: str
+) -> None:
+    """The job is cancelled by a stop, unless it is the boot's; the unit is not said to have
+    failed.
+    """
+    run = Systemctl(show=f"ActiveState={state}\n", start=answer, stop="")
     with pytest.raises(kind, match=reason):
         SystemdManager(run=run).start(UNIT, timeout=0.5)
-    assert run.commands[-1] == STOP
-
-
-def test_a_start_that_was_not_ours_is_not_given_up() -> None:
-    """A unit that the boot is starting goes on, whoever stops waiting for it."""
-    run = Systemctl(show="ActiveState=activating\n", start=KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        SystemdManager(run=run).start(UNIT, timeout=10)
-    assert STOP not in run.commands
+    assert (run.commands[-1] == STOP) is (state == "inactive")
 
 
 def test_stop() -> None:
@@ -139,10 +130,8 @@ def test_stop() -> None:
     canceled = Ended(1, "", "Job for x.service canceled.")
     with pytest.raises(HostError, match=canceled.err):
         SystemdManager(run=Systemctl(stop=canceled)).stop(UNIT)
-    run = Systemctl(stop=TimeoutError())
     with pytest.raises(HostError, match=r"systemctl did not stop x\.service within 30 s"):
-        SystemdManager(run=run).stop(UNIT)
-    assert run.commands == [STOP]
+        SystemdManager(run=Systemctl(stop=TimeoutError())).stop(UNIT)
 
 
 def test_show() -> None:
@@ -156,29 +145,16 @@ def test_show() -> None:
         {"Id": "m@a.service", "ExecCondition": "one two", "Before": ""},
         {"Id": "m@b.service", "ExecCondition": "", "Before": ""},
     )
-    assert run.commands == [
-        (
-            "systemctl --no-ask-password --no-pager --job-mode=ignore-dependencies "
-            "show --all --property Id,ExecCondition,Before -- m@*.service"
-        )
-    ]
+    properties = "show --all --property Id,ExecCondition,Before -- m@*.service"
+    assert run.commands == [STOP.replace("stop x.service", properties)]
     assert SystemdManager(run=run).show(("Id",), "none@*.service") == ()
 
 
-@pytest.mark.parametrize(
-    ("answer", "sentence"),
-    [
-        (Ended(1, "", "Failed to connect to bus"), "systemd does not answer; check that it runs"),
-        (
-            FileNotFoundError(),
-            "systemctl was not found; install the package systemd, or write into an image",
-        ),
-    ],
-)
-def test_no_answer(answer: Answer, sentence: str) -> None:
+def test_systemctl_is_missing() -> None:
     """The error says what to do."""
+    sentence = "systemctl was not found; install the package systemd, or write into an image"
     with pytest.raises(HostError, match=sentence):
-        SystemdManager(run=Systemctl(daemon_reload=answer)).reload()
+        SystemdManager(run=Systemctl()).reload()
 
 
 def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,8 @@
 """The dry run fails exactly where the run would fail on the host as it is, and says why."""
 
 from collections.abc import Callable
-from copy import deepcopy
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import attrs
 import pytest
@@ -22,44 +21,55 @@ from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FakeManager, h2
 from hostrouting.testing.interpreter import FakeInterpreter
 from phases.testing import FakeClock
 from tests.support.configs import configs
+from tests.support.node import without_default
+from tests.support.sections import expect
 from tests.support.tasks import (
     CIDR,
     GUARDED,
     LAYOUT,
     REPAIR,
+    WANTED,
     config,
     configured,
     lose_routes,
-    manager_of,
     type_routes,
 )
 from tests.support.topologies import dual_stack_h200, vpn_node
 
 STRICT, WARN = config(cidrs=(CIDR,)), config(cidrs=(CIDR,), mode="WARN")
-REPAIRED, NOTHING = config(*REPAIR, cidrs=(CIDR,)), HostRoutingConfig()
+REFUSING = HostRoutingConfig(route_overlap=expect(CIDR, mode="STRICT", undecided="refuse"))
 WARN_REPAIRED = config(*REPAIR, cidrs=(CIDR,), mode="WARN")
+OTHER_ROUTE = config("10.77.0.0/16")
+PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
+LATE_REPLY = HostRoutingConfig(
+    probe_rewrite=PROBES._replace(interfaces=("eth9",), ensure_route=True)
+)
 CONFLICT = "the same destination and metric"
-PROBES: dict[str, object] = {"enabled": True, "interfaces": ["eth0"]}
+KUBE1 = "systemd-nspawn@kube1.service"
 PROBE_UNIT = "systemd-nspawn@hostrouting-probe.service"
 KUBELET = "kubelet.service"
-GATED = REPAIRED._replace(gate=GateConfig((KUBELET, MACHINES)))
-OTHER_ROUTE = config("10.77.0.0/16")
+
+Make: TypeAlias = Callable[[], FakeHost]
 
 
-def settings(**sections: object) -> HostRoutingConfig:
-    """A configuration with these sections."""
-    return HostRoutingConfig.from_mapping(sections)
+def gating(*units: str) -> HostRoutingConfig:
+    """The configuration that repairs the host, and gates these units."""
+    return WANTED._replace(gate=GateConfig(units))
 
 
-def of(kernel: Callable[[], FakeKernel] = h200, **parts: Any) -> Callable[[], FakeHost]:
-    """Make a host with this kernel and these parts, on which nothing is installed."""
-    return lambda: FakeHost(kernel=kernel(), **deepcopy(parts))
+def of(kernel: Callable[[], FakeKernel] = h200) -> Make:
+    """Make a host with this kernel, on which nothing is installed."""
+    return lambda: FakeHost(kernel=kernel())
 
 
-def after(
-    *changes: Callable[[FakeHost], object], by: HostRoutingConfig = REPAIRED
-) -> Callable[[], FakeHost]:
-    """Make a host on which the repair is installed, and on which this has happened since."""
+def with_properties(unit: str, **properties: str) -> Make:
+    """Make a host with this unit."""
+    manager = FakeManager(properties={unit: properties})
+    return lambda: FakeHost(kernel=h200(), manager=manager)
+
+
+def after(*changes: Callable[[FakeHost], object], by: HostRoutingConfig = WANTED) -> Make:
+    """Make a host on which this is installed, and on which these changes have happened since."""
 
     def make() -> FakeHost:
         host = configured(by)
@@ -70,13 +80,9 @@ def after(
     return make
 
 
-def holding(host: FakeHost) -> FakeHost:
-    """The host, where another program's route takes the place of one of ours."""
-    for route in host.kernel.snapshot().routes:
-        if str(route.prefix) == REPAIR[0]:
-            host.kernel.ip_route("delete", route)
+def take_a_key(host: FakeHost) -> None:
+    """Another program's route takes the place of one of ours."""
     host.kernel.ip_route("add", Route.to(REPAIR[0], dev="ib3", protocol=4))
-    return host
 
 
 def break_the_interpreter(host: FakeHost) -> None:
@@ -84,93 +90,48 @@ def break_the_interpreter(host: FakeHost) -> None:
     host.interpreter.broken = "No module named 'json'"
 
 
-def open_to_others(host: FakeHost) -> None:
-    """Anybody may write to config.json."""
-    host.files.modes[LAYOUT.config_path] = 0o666
-
-
-def read(make: Callable[[], FakeHost]) -> Callable[[], FakeHost]:
-    """The host, whose systemd has read its files."""
-
-    def made() -> FakeHost:
-        host = make()
-        manager_of(host).boot()
-        return host
-
-    return made
-
-
-def gating(unit: str) -> HostRoutingConfig:
-    """The configuration that repairs the host, and gates this unit."""
-    return REPAIRED._replace(gate=GateConfig((unit,)))
-
-
-def with_properties(unit: str, **properties: str) -> Callable[[], FakeHost]:
-    """Make a host with this unit."""
-    return of(manager=FakeManager(properties={unit: properties}))
-
-
-def removal(_config: HostRoutingConfig, *, host: FakeHost) -> Remove:
-    """The task that removes everything."""
-    return Remove(host=host)
-
-
 def lose_the_default(host: FakeHost) -> None:
     """The default route goes."""
-    [default] = host.kernel.snapshot().default_routes(4)
-    host.kernel.ip_route("delete", default)
-
-
-def repaired_by_hand() -> FakeHost:
-    """A host that the installed configuration does not repair, and typed routes do."""
-    host = FakeHost(kernel=h200())
-    expecting = config(cidrs=(CIDR, "10.96.0.0/12"))
-    phases.run(Configure(expecting, host=host), ctx=phases.Context(clock=FakeClock()))
-    type_routes(host, *REPAIR)
-    return host
-
-
-H200_NODE = of()
-
-
-class Case(NamedTuple):
-    """A run, and a part of the reason why it would fail; empty if it would not."""
-
-    reason: str
-    host: Callable[[], FakeHost]
-    wanted: HostRoutingConfig
-    task: Callable[..., phases.Task[Any]]
-
-
-def case(
-    reason: str,
-    host: Callable[[], FakeHost] = H200_NODE,
-    *,
-    wanted: HostRoutingConfig = REPAIRED,
-    task: Callable[..., phases.Task[Any]] = Configure,
-) -> Case:
-    """Most cases are about the configuration that repairs an H200 node."""
-    return Case(reason, host, wanted, task)
+    without_default(host.kernel)
 
 
 INSTALLED = after()
 REMOVING = partial(Configure, allow_removal=True)
-LATE_REPLY = settings(probeRewrite={**PROBES, "interfaces": ["eth9"]})
-CASES: dict[str, Case] = {
-    "a repair": case(""),
+
+
+def case(
+    reason: str,
+    make: Make,
+    wanted: HostRoutingConfig = WANTED,
+    task: Callable[..., phases.Task[Any]] = Configure,
+) -> tuple[str, Make, HostRoutingConfig, Callable[..., phases.Task[Any]]]:
+    """A part of the reason why a run fails (empty if it does not), its host, and the run."""
+    return reason, make, wanted, task
+
+
+CASES = {
+    "a repair": case("", of()),
     "nothing to do": case("", INSTALLED),
-    "an overlap, STRICT": case("leaves through ib0", wanted=STRICT),
-    "an overlap, WARN": case("", wanted=WARN),
-    "no default route, STRICT": case("is no IPv4 default route", of(FakeKernel), wanted=STRICT),
-    "undecided, STRICT": case("", of(vpn_node), wanted=STRICT),
-    "a conflict, new": case(CONFLICT, lambda: holding(H200_NODE())),
-    "a conflict, installed": case(CONFLICT, lambda: holding(configured(WARN))),
+    "an overlap, STRICT": case("leaves through ib0", of(), STRICT),
+    "an overlap, WARN": case("", of(), WARN),
+    "no default route, STRICT": case("is no IPv4 default route", of(FakeKernel), STRICT),
+    "undecided, STRICT": case("", of(vpn_node), STRICT),
+    "undecided, refused": case("through eth0 or wg0", of(vpn_node), REFUSING),
+    "a conflict, new": case(CONFLICT, after(take_a_key, by=HostRoutingConfig())),
+    "a conflict, installed": case(CONFLICT, after(take_a_key, by=WARN)),
     "routes that wait again": case(
         "need an IPv4 default route", after(lose_routes, lose_the_default)
     ),
-    "a route for replies that waits": case("", wanted=LATE_REPLY),
+    "a route that waits, while others would go": case(
+        "10.77.0.0/16 needs an IPv4 default route",
+        after(lose_the_default),
+        OTHER_ROUTE,
+        ConfigureStaticRoutes,
+    ),
+    "a route for replies that waits": case("", of(), LATE_REPLY),
     "an interpreter": case(
-        "it is Python 3.9", of(interpreter=FakeInterpreter(broken="it is Python 3.9"))
+        "it is Python 3.9",
+        lambda: FakeHost(kernel=h200(), interpreter=FakeInterpreter(broken="it is Python 3.9")),
     ),
     "an interpreter that need not run the program now": case("", after(break_the_interpreter)),
     "an interpreter of an image": case(
@@ -178,146 +139,125 @@ CASES: dict[str, Case] = {
     ),
     "no interpreter": case(
         "/usr/bin has no Python 3.10 or newer, which hostrouting needs on a node; install Python",
-        of(interpreter=FakeInterpreter(path="")),
+        lambda: FakeHost(kernel=h200(), interpreter=FakeInterpreter(path="")),
     ),
     **{
-        f"a unit that {target} waits for": case(
-            f"{MACHINES} starts before {target}, which the gate waits for",
-            with_properties(PROBE_UNIT, Before=f"a.service {target}"),
+        f"a unit that {target}.target waits for": case(
+            f"{MACHINES} starts before {target}.target, which the gate waits for",
+            with_properties(PROBE_UNIT, Before=f"a.service {target}.target"),
         )
-        for target in (
-            *("sysinit.target", "basic.target"),
-            *("network-pre.target", "network.target", "network-online.target"),
-        )
+        for target in ("sysinit", "basic", "network-pre", "network", "network-online")
     },
     "a unit with a root of its own": case(
-        f"{MACHINES} has RootDirectory=, so root would run the gate from that folder",
+        f"{MACHINES} has RootDirectory=, so root would run the gate from files that may be another "
+        "user's; leave it out of gate.units, or take the setting away",
         with_properties(PROBE_UNIT, RootDirectory="/srv/app"),
     ),
+    "an instance with folders of its own": case(
+        f"{KUBE1} has BindPaths=, so root would run the gate from files that may be another "
+        "user's; leave it out of gate.units, or take the setting away",
+        with_properties(KUBE1, BindPaths="/srv:/etc:rbind", User="app"),
+    ),
+    **{
+        f"folders of its own, and the user {user!r}": case(
+            "", with_properties(KUBE1, BindPaths="/var/lib/kubelet:/srv:rbind", User=user)
+        )
+        for user in ("", "0", "root")
+    },
     "another name of a unit": case(
         "k8s.service is another name of kubelet.service, and the gate needs the unit's own; name "
         "kubelet.service in gate.units",
-        with_properties("k8s.service", Id="kubelet.service"),
-        wanted=gating("k8s.service"),
+        with_properties("k8s.service", Id=KUBELET),
+        gating("k8s.service"),
     ),
     "another name of a template": case(
         f"k@.service is another name of {MACHINES}, ",
         with_properties("k@hostrouting-probe.service", Id=PROBE_UNIT),
-        wanted=gating("k@.service"),
+        gating("k@.service"),
     ),
     "a foreign unit": case(
-        "was not written by", of(files=FakeFiles({LAYOUT.unit_path(LAYOUT.check_unit): "x"}))
+        "was not written by",
+        lambda: FakeHost(
+            kernel=h200(), files=FakeFiles({LAYOUT.unit_path(LAYOUT.check_unit): "x"})
+        ),
     ),
     "a link in the place of config.json": case(
         f"{LAYOUT.config_path} is a link",
-        of(files=FakeFiles(links={LAYOUT.config_path: "/opt/gitops/file"})),
+        lambda: FakeHost(
+            kernel=h200(), files=FakeFiles(links={LAYOUT.config_path: "/opt/gitops/file"})
+        ),
     ),
     "a directory in the place of a drop-in": case(
         f"{LAYOUT.drop_in_path(KUBELET)} is a directory",
-        of(files=FakeFiles({f"{LAYOUT.drop_in_path(KUBELET)}/x": ""})),
-        wanted=GATED,
+        lambda: FakeHost(kernel=h200(), files=FakeFiles({f"{LAYOUT.drop_in_path(KUBELET)}/x": ""})),
+        gating(KUBELET, MACHINES),
     ),
-    "others can change config.json": case("", after(open_to_others)),
+    "others can change config.json": case(
+        "", after(lambda host: host.files.modes.update({LAYOUT.config_path: 0o666}))
+    ),
     "a guard that is no longer wanted": case("", after(by=GUARDED), task=REMOVING),
-    "a loss": case("STRICT is installed", INSTALLED, wanted=WARN_REPAIRED),
-    "an allowed loss": case("", INSTALLED, wanted=WARN_REPAIRED, task=REMOVING),
-    "a removal": case("", INSTALLED, wanted=NOTHING, task=removal),
+    "a loss": case("STRICT is installed", INSTALLED, WARN_REPAIRED),
+    "an allowed loss": case("", INSTALLED, WARN_REPAIRED, REMOVING),
+    "a removal": case("", INSTALLED, task=lambda _config, host: Remove(host=host)),
     "a check alone, without the routes": case(
         "leaves through ib0", after(lose_routes), task=CheckRouteOverlap
     ),
-    "routes alone, which may take needed ones away": case(
-        "", repaired_by_hand, wanted=OTHER_ROUTE, task=ConfigureStaticRoutes
+    "routes alone, which take needed ones away": case(
+        "", INSTALLED, OTHER_ROUTE, ConfigureStaticRoutes
     ),
 }
 
 
-def foreseen(task: phases.Task[Any]) -> phases.Step:
-    """The dry run, which agrees with the run that follows it."""
+def foreseen(task: phases.Task[Any]) -> Plan:
+    """The plan, which agrees with the run that follows it."""
     dry = phases.plan(task)
+    plan = dry.result
     report = phases.run(task, ctx=phases.Context(clock=FakeClock()))
-    assert dry.ok is report.ok, f"{dry}\n{report}"
-    if dry.ok:
-        assert done_by(report) == planned(dry.result)
-    return dry
-
-
-def done_by(report: phases.Step) -> tuple[set[str], set[str], set[object]]:
-    """The files, the operations and the routes that a run has changed."""
-    files: set[str] = set()
-    operations: set[str] = set()
-    keys: set[object] = set()
-    for step in report.walk():
-        effects = effects_of(step.result)
-        files.update(effects.files)
-        operations.update(map(str, effects.operations))
-        keys.update(change.route.key for change in effects.changes)
-    return files, operations, keys
-
-
-def planned(plan: object) -> tuple[set[str], set[str], set[object]]:
-    """The same of a plan."""
     assert isinstance(plan, Plan)
-    files = {*plan.files.written_paths, *plan.files.removes}
-    operations = set(map(str, (*plan.systemd, *plan.operations)))
-    return files, operations, {change.route.key for change in plan.routes.changes}
+    assert dry.ok is report.ok is (plan.would_fail == ""), f"{dry}\n{report}"
+    if dry.ok:
+        done = effects_of(report.result)
+        assert {*done.files} == {*plan.files.written_paths, *plan.files.removes}
+        assert {*done.operations} == {*plan.systemd, *plan.operations}
+        assert {each.route.key for each in done.changes} == {
+            each.route.key for each in plan.routes.changes
+        }
+    return plan
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_cause(name: str) -> None:
-    """It is not ok if the run would fail; it says why, and still has the plan."""
+    """It is not ok if the run would fail; it says why, and changes nothing."""
     reason, make, wanted, kind = CASES[name]
     host = make()
     before, texts = host.kernel.snapshot(), dict(host.files.texts)
+    first = phases.plan(kind(wanted, host=host))
+    assert (host.kernel.snapshot(), host.files.texts) == (before, texts)
 
-    plan = phases.plan(kind(wanted, host=host))
-    assert host.kernel.snapshot() == before
-    assert host.files.texts == texts
-
-    dry = foreseen(kind(wanted, host=host))
-    assert str(dry) == str(plan)
-    assert isinstance(dry.result, Plan)
-    if reason:
-        assert reason in dry.result.would_fail
-        assert not dry.ok
-        assert dry.exit_code == 1
-    else:
-        assert dry.result.would_fail == ""
-        assert dry.ok
-        assert dry.exit_code == 0
-    assert dry.result.to_mapping()["wouldFail"] == dry.result.would_fail
-    assert ("nothing to do" in str(dry.result)) is dry.result.is_empty
-    assert ("afterwards: " in str(dry.result)) is (dry.result.report is not None)
-    if dry.result.routes.conflicts or dry.result.routes.waiting:
-        assert dry.result.report is None
-        assert not dry.result.is_empty
-    actions = [finding for finding in dry.result.check_findings if finding.name == "action"]
-    files = dry.result.files
-    lines = [f"write {path}" for path in files.written_paths]
-    lines += [f"remove {path}" for path in files.removes]
-    for line in (*actions, *lines):
-        assert str(line) in str(dry.result)
+    plan = foreseen(kind(wanted, host=host))
+    assert str(plan) == str(first.result)
+    assert reason in plan.would_fail
+    assert bool(reason) is bool(plan.would_fail)
+    assert ("nothing to do" in str(plan)) is plan.is_empty
+    assert ("afterwards: " in str(plan)) is (plan.report is not None)
+    if plan.routes.conflicts or plan.routes.waiting:
+        assert plan.report is None
+        assert not plan.is_empty
+    actions = [finding for finding in plan.check_findings if finding.name == "action"]
+    assert {*map(str, actions), *plan.work} <= {*str(plan).splitlines()}
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        after(lose_the_default),
-        after(lambda host: type_routes(host, *REPAIR), lose_the_default, by=WARN),
-    ],
-    ids=["configured ones", "typed ones in WARN"],
+    ("wanted", "part"),
+    [(STRICT, CheckRouteOverlap), (config(CIDR), ConfigureStaticRoutes)],
+    ids=["an overlap", "a conflict"],
 )
-def test_routes_that_go_while_one_waits(make: Callable[[], FakeHost]) -> None:
-    """Only the wait is in the way."""
-    dry = foreseen(ConfigureStaticRoutes(OTHER_ROUTE, host=make()))
-    assert isinstance(dry.result, Plan)
-    assert dry.result.would_fail.startswith("10.77.0.0/16 needs an IPv4 default route")
-
-
-def test_a_part_that_is_left_out() -> None:
-    """It is not in the plan either: without the check, nothing is found that escapes."""
-    task = Configure(STRICT, host=FakeHost(kernel=h200()))
-    assert not phases.plan(task).ok
-    assert phases.plan(task, skip=[CheckRouteOverlap.name]).ok
+def test_a_part_that_is_left_out(wanted: HostRoutingConfig, part: type[InstallTask]) -> None:
+    """What would make it fail is not in the way, nor in the plan."""
+    task = REMOVING(wanted, host=configured(OTHER_ROUTE))
+    for call in (phases.plan, phases.run):
+        assert not call(task).ok
+        assert call(task, skip=[part.name]).ok
 
 
 @given(
@@ -340,22 +280,20 @@ def test_law(
     """
     host = FakeHost(kernel=kernel())
     if installed is not None:
-        phases.run(Configure(installed, host=host), ctx=phases.Context(clock=FakeClock()))
+        before = Configure(installed, host=host, wait=2)
+        phases.run(before, ctx=phases.Context(clock=FakeClock()))
     if is_typed and kernel is not FakeKernel:
         type_routes(host, *REPAIR)
     for allow_removal in (False, True):
-        foreseen(kind(wanted, host=host, allow_removal=allow_removal))
+        foreseen(kind(wanted, host=host, allow_removal=allow_removal, wait=2))
 
 
 def test_one_snapshot() -> None:
     """All parts of the plan, and the check of the host as it will be, see the same moment."""
     host, snapshots = FakeHost(kernel=h200()), list[int]()
-    probed = REPAIRED._replace(
-        probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
-    )
-    for nth in range(1, 4):
+    for nth in (1, 2):
         host.faults.meanwhile("snapshot", partial(snapshots.append, nth), nth=nth)
-    plan = Configure(probed, host=host).plan()
+    plan = Configure(WANTED._replace(probe_rewrite=PROBES), host=host).plan()
     assert plan.report is not None
     assert plan.report.verdict == "ok"
     assert len(plan.routes.changes) == len(REPAIR)
@@ -365,7 +303,7 @@ def test_one_snapshot() -> None:
 def test_the_tasks_one_after_the_other() -> None:
     """Each judges the host as the tasks before it leave it, also in the dry run."""
     host = FakeHost(kernel=h200())
-    tasks = [task(REPAIRED, host=host) for task in TASKS]
+    tasks = [task(WANTED, host=host) for task in TASKS]
     pipeline = phases.serial(*tasks, name="routing")
     assert phases.plan(pipeline).ok
     assert not phases.plan(phases.serial(tasks[2], tasks[0])).ok, "the check comes too early"

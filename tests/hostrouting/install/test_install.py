@@ -47,6 +47,7 @@ from tests.support.topologies import dual_stack_h200
 NOTHING = HostRoutingConfig()
 ESCAPING = config(cidrs=(CIDR,))
 """In STRICT, and addresses escape."""
+PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
 WHOLE_RUNS = st.sampled_from([NOTHING, ESCAPING, WANTED])
 KUBE1 = "systemd-nspawn@kube1.service"
 FOREIGN = {
@@ -294,69 +295,34 @@ class TestLaws:
 class TestOrder:
     """In which order files and units change, and what systemd is told."""
 
-    @pytest.mark.parametrize("change", ["the program", "the configuration"])
-    def test_no_unit_changes(self, change: str) -> None:
-        """Systemd reloads once, and the guard starts again only for a new program."""
+    @pytest.mark.parametrize("change", ["the configuration", "the program", "a unit"])
+    def test_a_guard_that_runs(self, change: str) -> None:
+        """It starts again only if its program or its unit is new, and systemd reloads only once."""
         host, mishaps = mishap_host()
         run(Configure(GUARDED, host=host))
         assert mishaps.events.count("reload") == 1
-        mishaps.disarm()
         wanted = GUARDED
         if change == "the program":
             host.files.programs[LAYOUT.program_path] = b"of an older release"
+        elif change == "a unit":
+            host.files.texts[LAYOUT.unit_path(LAYOUT.guard_unit)] = HEADER
+            manager_of(host).boot()
         else:
             wanted = GUARDED._replace(route_overlap=expect(CIDR, "10.9.0.0/16"))
+        mishaps.disarm()
         run(Configure(wanted, host=host, allow_removal=True))
-        events = [event for event in mishaps.events if LAYOUT.guard_unit in event]
-        restart = [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
-        assert events == (restart if change == "the program" else [])
-        assert "reload" not in mishaps.events
-
-    def test_a_guard_whose_unit_was_not_written(self) -> None:
-        """The next run starts it again, as the new unit says."""
-        host, mishaps = mishap_host()
-        run(Configure(GUARDED, host=host))
-        host.files.texts[LAYOUT.unit_path(LAYOUT.guard_unit)] = HEADER
-        manager_of(host).boot()
-        mishaps.disarm()
-        run(Configure(GUARDED, host=host))
         events = [event for event in mishaps.events if event.endswith(f" {LAYOUT.guard_unit}")]
-        assert events == [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
+        restart = [f"stop {LAYOUT.guard_unit}", f"start {LAYOUT.guard_unit}"]
+        assert events == ([] if change == "the configuration" else restart)
+        assert ("reload" in mishaps.events) is (change == "a unit")
 
-    def test_removal(self) -> None:
-        """Marker, drop-ins and units, a reload, then the program, and config.json last."""
-        host, mishaps = mishap_host()
-        run(Configure(WANTED, host=host))
-        mishaps.disarm()
-        run(Remove(host=host))
-        events = [event for event in mishaps.events if not event.startswith(("lock", "route"))]
-        assert events.count("reload") == 1
-        assert events[: events.index("reload")] == [
-            f"remove {LAYOUT.ok_path}",
-            f"stop {LAYOUT.routes_unit}",
-            f"stop {LAYOUT.check_unit}",
-            f"remove {LAYOUT.drop_in_path(MACHINES)}",
-            f"remove {LAYOUT.enabled_path(LAYOUT.routes_unit)}",
-            f"remove {LAYOUT.unit_path(LAYOUT.routes_unit)}",
-            f"remove {LAYOUT.unit_path(LAYOUT.check_unit)}",
-        ]
-        assert events[-1] == f"remove {LAYOUT.config_path}"
-        assert f"stop {MACHINES}" not in manager_of(host).calls
-
-    def test_what_opens_the_gate(self) -> None:
-        """The reason stays as long as there is a gate, and does not open the next one."""
+    @pytest.mark.parametrize("path", [LAYOUT.opening_path, LAYOUT.fight_path])
+    def test_a_file_of_this_boot(self, path: str) -> None:
+        """What opens the gate, or a guard that was killed has noted, goes with the rest only."""
         host = configured(WANTED)
-        host.files.texts[LAYOUT.opening_path] = "reason\n"
+        host.files.texts[path] = "reason\n"
         run(Configure(GUARDED, host=host))
-        assert LAYOUT.opening_path in host.files.texts
-        run(Remove(host=host))
-        assert host.files.texts == {}
-
-    def test_a_fight_of_a_guard_that_was_killed(self) -> None:
-        """What it has left goes with the rest; an apply leaves it to the guard."""
-        host = configured(GUARDED)
-        host.files.texts[LAYOUT.fight_path] = "12\nanother program\n"
-        assert left_to_do(Configure(GUARDED, host=host)) == ""
+        assert path in host.files.texts
         run(Remove(host=host))
         assert host.files.texts == {}
 
@@ -413,22 +379,16 @@ class TestOriginal:
     @pytest.mark.parametrize("make", [Remove, partial(ConfigureStaticRoutes, NOTHING)])
     def test_not_ours(self, host: FakeHost, make: Callable[..., phases.Task[object]]) -> None:
         """There is nothing to remove then, and no configuration is missing."""
-        before = {**host.files.texts, **host.files.links}
-        result = run(make(host=host))
-        assert isinstance(result, phases.Skip)
-        assert {**host.files.texts, **host.files.links} == before
+        assert isinstance(run(make(host=host)), phases.Skip)
+        assert host.files.writes == []
 
 
 class TestRequirements:
     """What must fail fails before the first write; test_dry_run has each cause."""
 
-    @pytest.fixture
-    def host(self) -> FakeHost:
-        """A host that lacks nothing."""
-        return FakeHost(kernel=h200())
-
-    def test_all_at_once(self, host: FakeHost) -> None:
+    def test_all_at_once(self) -> None:
         """The error has all that the host lacks. Nothing was written, nor locked."""
+        host = FakeHost(kernel=h200())
         host.interpreter.broken = "it is Python 3.9"
         host.files.texts[LAYOUT.unit_path(LAYOUT.check_unit)] = "of another program"
         task = Configure(WANTED, host=host)
@@ -439,24 +399,31 @@ class TestRequirements:
         assert "it is Python 3.9" in python
         assert host.files.writes == []
 
+    def test_a_file_that_comes_before_the_lock(self) -> None:
+        """It is another program's, which an earlier look could not see, and stays."""
+        host, mishaps = mishap_host()
+        theirs = {LAYOUT.unit_path(LAYOUT.check_unit): "of another program"}
+        mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: host.files.texts.update(theirs))
+        failure_of(run, Configure(WANTED, host=host), of=RequirementError)
+        assert host.files.texts == theirs
+
     def test_what_an_image_lacks(self, caplog: pytest.LogCaptureFixture) -> None:
         """It is a warning: it may be installed later, so the program is written all the same."""
-        host = FakeHost(backend=None, manager=None)
+        host = FakeHost.image()
         host.interpreter.path = ""
-        wanted = WANTED._replace(probe_rewrite=PROBES.probe_rewrite)
+        wanted = WANTED._replace(probe_rewrite=PROBES)
         plan = Configure(wanted, host=host).plan()
         result = run(Configure(wanted, host=host))
         assert "/usr/bin has no Python 3.10 or newer" in caplog.text
         assert {finding.severity for finding in plan.findings} == {"warning"}
         assert effects_of(result).warnings == plan.findings
-        assert effects_of(run(Configure(wanted, host=host))).warnings != (), (
-            "again, as long as it is"
-        )
+        assert effects_of(run(Configure(wanted, host=host))).warnings != (), "again"
         assert LAYOUT.program_path in host.files.programs
         assert host.files.links[LAYOUT.python_path] == "/usr/bin/python3"
 
-    def test_a_host_without_systemd(self, host: FakeHost) -> None:
+    def test_a_host_without_systemd(self) -> None:
         """Nothing holds units back there, and the result says so. An image has no systemd yet."""
+        host = FakeHost(kernel=h200())
         manager_of(host).running = False
         task = Configure(config(*REPAIR), host=host)
         [warning] = effects_of(run(task)).warnings
@@ -467,8 +434,7 @@ class TestRequirements:
         assert warning in effects_of(failed.value).warnings
         ungated = HostRoutingConfig(manage_foreign="keep")
         assert Configure(ungated, host=host, allow_removal=True).plan().findings == ()
-        image = FakeHost(backend=None, manager=None)
-        assert Configure(WANTED, host=image).plan().findings == ()
+        assert Configure(WANTED, host=FakeHost.image()).plan().findings == ()
 
 
 class LateFiles(FakeFiles):
@@ -487,15 +453,7 @@ def test_a_run_that_installs_while_another_one_reads() -> None:
     assert read_installed(FakeHost(files=LateFiles())) == WANTED
 
 
-def test_a_config_json_that_is_a_link_to_nothing() -> None:
-    """It is missing, too: no run has written it since."""
-    host = configured(WANTED)
-    del host.files.texts[LAYOUT.config_path]
-    host.files.links[LAYOUT.config_path] = "/nowhere"
-    with pytest.raises(ConfigError, match="is missing, although"):
-        read_installed(host)
-
-
+@pytest.mark.parametrize("wanted", [WANTED, NOTHING])
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
@@ -505,32 +463,21 @@ def test_a_config_json_that_is_a_link_to_nothing() -> None:
         ("{}", "json configures nothing, although .*conf is still there"),
     ],
 )
-def test_an_unusable_config_json(text: str | None, rule: str) -> None:
+def test_an_unusable_config_json(text: str | None, rule: str, wanted: HostRoutingConfig) -> None:
     """Only what may take something away replaces it: nobody knows what is installed."""
-    removing = partial(Configure, allow_removal=True)
-    tasks: list[tuple[Callable[..., phases.Task[object]], HostRoutingConfig | None]] = [
-        (ConfigureStaticRoutes, None),
-        (Configure, None),
-        (removing, WANTED),
-        (removing, NOTHING),
-    ]
-    for task, wanted in tasks:
-        host = configured(WANTED)
-        del host.files.texts[LAYOUT.config_path]
-        if text is not None:
-            host.files.texts[LAYOUT.config_path] = text
-        before = disk(host)
-        if wanted is not None:
-            run(task(wanted, host=host))
-            assert differing(disk(host), files_by_path(wanted)) == []
-            assert (LAYOUT.ok_path in host.files.texts) is (wanted is WANTED)
-        else:
-            correct = "; correct .*json, or put it back; then: hostrouting status; with a b"
-            words = f"{rule}.*{correct}.*to remove hostrouting .*, as root: hostrouting remove"
-            failure_of(run, task(WANTED, host=host), of=ConfigError, match=words)
-            assert disk(host) == before
+    host = configured(WANTED)
+    del host.files.texts[LAYOUT.config_path]
+    host.files.links[LAYOUT.config_path] = "/nowhere"  # as good as missing
+    if text is not None:
+        del host.files.links[LAYOUT.config_path]
+        host.files.texts[LAYOUT.config_path] = text
+    before = disk(host)
+    correct = "; correct .*json, or put it back; then: hostrouting status; with a b"
+    words = f"{rule}.*{correct}.*to remove hostrouting .*, as root: hostrouting remove"
+    for task in (ConfigureStaticRoutes, Configure):
+        failure_of(run, task(WANTED, host=host), of=ConfigError, match=words)
+    assert disk(host) == before
 
-
-PROBES = HostRoutingConfig(
-    probe_rewrite=ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
-)
+    host.files.links.pop(LAYOUT.config_path, None)
+    run(Configure(wanted, host=host, allow_removal=True))
+    assert differing(disk(host), files_by_path(wanted)) == []

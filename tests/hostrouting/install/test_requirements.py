@@ -1,8 +1,12 @@
 """What a run says of a host before its first write, beside test_dry_run."""
 
+from pathlib import Path
+
 import pytest
 
 from hostrouting.config.settings import GateConfig
+from hostrouting.gate.health import find_faults
+from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, h200
 from tests.support.tasks import LAYOUT, WANTED, configured, run
@@ -48,3 +52,27 @@ def test_another_mode_of_the_program() -> None:
     assert note.sentence == f"{LAYOUT.program_path} has the mode 644, and not 755"
     run(Configure(WANTED, host=host))
     assert Configure(WANTED, host=host).plan().is_empty
+
+
+def test_an_interpreter_that_others_can_change() -> None:
+    """It is named, and root does not run it, neither to find out more nor to compile."""
+    python = "/usr/bin/python3"
+    for host in (FakeHost(kernel=h200()), configured(GATED)):
+        host.files.programs[python] = b""
+        host.files.owners[python] = 1
+        host.interpreter.broken = "it was run"
+        host.files.programs.pop(LAYOUT.program_path, None)  # so it has to be compiled
+        plan = Configure(GATED, host=host).plan()
+        assert plan.would_fail.startswith(f"users other than root can change {python}, so ")
+        assert "it was run" not in str(plan.findings) + plan.would_fail
+    [untrusted] = find_faults(host, [KUBELET])
+    assert untrusted.target == python
+
+
+def test_an_image_that_a_group_may_write(tmp_path: Path) -> None:
+    """Where an image is made, its modes may be those of a user's umask: the booted host is judged,
+    by its gate and its status.
+    """
+    (tmp_path / "etc").mkdir(mode=0o775)
+    (tmp_path / "etc").chmod(0o775)
+    assert Configure(GATED, host=Host.offline(tmp_path)).plan().would_fail == ""

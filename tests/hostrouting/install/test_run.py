@@ -1,27 +1,25 @@
 """What a run says when it fails, what it needs, and what it leaves out."""
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
+from typing import TypeAlias
 
 import pytest
 
 import phases
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
-from hostrouting.errors import HostError, RequirementError, RouteConflict, RouteOverlapError
+from hostrouting.errors import HostError, RequirementError, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
-from hostrouting.install.results import CheckResult
 from hostrouting.model.route import Route
-from hostrouting.tasks.configure import Configure, Remove
-from hostrouting.tasks.overlap_check import CheckRouteOverlap
+from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.tasks import (
-    CIDR,
     GUARDED,
     LAYOUT,
     REPAIR,
@@ -30,7 +28,6 @@ from tests.support.tasks import (
     configured,
     context,
     failure_of,
-    left_to_do,
     lose_routes,
     manager_of,
     ours,
@@ -39,7 +36,9 @@ from tests.support.tasks import (
     undo,
 )
 
+NOTHING = HostRoutingConfig()
 CONFLICTING = config("172.16.0.0/16")
+Happens: TypeAlias = Callable[[FakeHost], object]
 PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
 
 
@@ -66,8 +65,6 @@ def test_a_conflict_that_lasts() -> None:
 class TestGuard:
     """The routes do not need the guard."""
 
-    CONFLICTING = CONFLICTING._replace(guard=GuardConfig(enabled=True))
-
     @pytest.fixture
     def host(self) -> FakeHost:
         """A host on which its start fails."""
@@ -87,16 +84,15 @@ class TestGuard:
         assert len(ours(host)) == len(REPAIR)
 
         lose_routes(host)
-        assert [step.name for step in report_of(Configure(GUARDED, host=host)).failures] == [
-            "start-guard"
-        ]
+        [failure] = report_of(Configure(GUARDED, host=host)).failures
+        assert failure.name == "start-guard"
         assert len(ours(host)) == len(REPAIR)
 
     def test_a_task_about_one_section(self, host: FakeHost) -> None:
         """If the guard and the task fail, the error has both."""
-        report_of(Configure(self.CONFLICTING, host=host))
-        report = report_of(ConfigureStaticRoutes(self.CONFLICTING, host=host))
-        guard, routes = report.failures
+        conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
+        report_of(Configure(conflicting, host=host))
+        guard, routes = report_of(ConfigureStaticRoutes(conflicting, host=host)).failures
         assert guard.name == "start-guard"
         assert isinstance(routes.error, RouteConflict)
 
@@ -115,65 +111,53 @@ def test_settings_without_effect(make: type[Configure]) -> None:
     assert read_installed(host) == former
 
 
-class TestNothingToDo:
-    """One answer to whether there is anything to do, for the plan, the text and the run."""
-
-    def test_a_reload(self) -> None:
-        """Where systemd has not read a file, the plan is not empty, and the run does it."""
-        host = configured(WANTED)
-        manager_of(host).read.clear()
-        plan = Configure(WANTED, host=host).plan()
-        assert not plan.is_empty
-        assert "reload systemd    # its files have changed" in str(plan)
-        assert "reload systemd" in str(run(Configure(WANTED, host=host)))
-        assert left_to_do(Configure(WANTED, host=host)) == ""
-        assert isinstance(run(Configure(WANTED, host=host)), CheckResult), "it was checked"
-
-    def test_a_unit_that_is_gated_no_longer(self) -> None:
-        """Its drop-in is gone, and systemd, which has not read that, still runs the gate."""
-        host = configured(WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES))))
-        only_machines = WANTED._replace(gate=GateConfig((MACHINES,)))
-        host.files.remove(LAYOUT.drop_in_path("kubelet.service"))
-        assert "reload systemd" in left_to_do(Configure(only_machines, host=host))
-
-    def test_a_masked_unit(self) -> None:
-        """With our drop-in, it needs no reload; without one, its mask is gone."""
-        gated = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))
-        host = configured(gated)
-        properties = {"LoadState": "masked", "NeedDaemonReload": "yes"}
-        manager_of(host).properties["kubelet.service"] = properties
-        assert left_to_do(Configure(gated, host=host)) == ""
-        manager_of(host).properties["static-routes.service"] = properties
-        assert "reload systemd" in left_to_do(Configure(gated, host=host))
-
-    def test_a_reload_and_the_guard(self) -> None:
-        """The guard starts when systemd has read its files, and stops before they go."""
-        host = configured(GUARDED)
-        manager_of(host).read.clear()
-        removal = Remove(host=host).plan()
-        manager_of(host).states[LAYOUT.guard_unit] = "failed"
-        start = Configure(GUARDED, host=host).plan()
-        assert [operation.verb for operation in removal.systemd] == ["stop", "reload"]
-        assert [operation.verb for operation in start.systemd] == ["reload", "start"]
+GATED = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))
+MASKED = {"LoadState": "masked", "NeedDaemonReload": "yes"}
 
 
-@pytest.mark.parametrize(("mode", "severity"), [("STRICT", "error"), ("WARN", "warning")])
-def test_how_bad_an_overlap_is(mode: str, severity: str) -> None:
-    """A plan in STRICT says that of what the run would fail with."""
-    host = FakeHost(kernel=h200())
-    plan = Configure(config(cidrs=(CIDR,), mode=mode), host=host).plan()
-    assert plan.check_findings[0].severity == severity
+def read_nothing(host: FakeHost) -> None:
+    """Systemd has not read a file since it was written."""
+    manager_of(host).read.clear()
 
 
-def test_what_was_done_before_a_part_failed() -> None:
-    """The error of the whole has it, whatever has failed after it: files, and routes."""
-    host = FakeHost(kernel=h200())
-    escaping = config("10.9.0.0/16", cidrs=(CIDR,))
-    with pytest.raises(phases.TaskFailed, match="OVERLAP") as caught:
-        run(Configure(escaping, host=host))
-    effects = effects_of(caught.value)
-    assert {*effects.files} == paths_on(host) - {LAYOUT.detected_path}
-    assert [str(change.route) for change in effects.changes] == ours(host)
+def lose_a_drop_in(host: FakeHost) -> None:
+    """Systemd, which has not read that it is gone, still runs the gate."""
+    host.files.remove(LAYOUT.drop_in_path("kubelet.service"))
+
+
+def mask(unit: str) -> Happens:
+    """Systemd says of a masked unit that it has to reload."""
+    return lambda host: manager_of(host).properties.update({unit: MASKED})
+
+
+def end_the_guard(host: FakeHost) -> None:
+    """It has failed, and systemd has not read a file."""
+    read_nothing(host)
+    manager_of(host).states[LAYOUT.guard_unit] = "failed"
+
+
+@pytest.mark.parametrize(
+    ("installed", "happens", "wanted", "verbs"),
+    [
+        (WANTED, read_nothing, WANTED, ["reload"]),
+        (GATED, lose_a_drop_in, WANTED, ["reload"]),
+        (GATED, mask("kubelet.service"), GATED, []),  # its drop-in stays, and so does its answer
+        (GATED, mask(LAYOUT.routes_unit), GATED, ["reload"]),
+        (GUARDED, end_the_guard, GUARDED, ["reload", "start"]),
+        (GUARDED, read_nothing, NOTHING, ["stop", "reload"]),
+    ],
+)
+def test_what_systemd_has_to_do(
+    installed: HostRoutingConfig, happens: Happens, wanted: HostRoutingConfig, verbs: list[str]
+) -> None:
+    """The plan has it, the text of the plan, and the run."""
+    host = configured(installed)
+    happens(host)
+    task = Configure(wanted, host=host, allow_removal=True)
+    plan = task.plan()
+    assert [operation.verb for operation in plan.systemd] == verbs
+    assert ("reload systemd    # its files have changed" in str(plan)) is ("reload" in verbs)
+    assert effects_of(run(task)).operations == plan.systemd
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
@@ -231,58 +215,14 @@ def test_what_the_passes_before_have_done() -> None:
     assert [str(change.route) for change in effects_of(caught.value).changes] == ours(host) != []
 
 
-CANCELLED = {
-    "/etc/systemd/system/kubelet.service": "[Service]\nExecStart=/bin/true\n",
-    "/etc/systemd/system/kubelet.service.d/zz.conf": "[Service]\nExecCondition=\n",
-}
-"""A unit with another program's drop-in, which takes the condition of the gate away."""
-
-
 def test_a_cancelled_gate_hides_no_other_failure() -> None:
     """The error of the whole has both, and the parts do their work all the same."""
     host = FakeHost(kernel=h200())
-    host.files.texts.update(CANCELLED)
+    host.files.texts |= {
+        "/etc/systemd/system/kubelet.service": "[Service]\nExecStart=/bin/true\n",
+        "/etc/systemd/system/kubelet.service.d/zz.conf": "[Service]\nExecCondition=\n",
+    }
     host.kernel.ip_route("add", Route.to(REPAIR[0], dev="ib3", protocol=4))
-    gated = config(*REPAIR, cidrs=(CIDR,))._replace(gate=GateConfig(("kubelet.service",)))
-    report = report_of(Configure(gated, host=host))
+    report = report_of(Configure(GATED, host=host))
     kinds = [type(step.error) for step in report.failures]
     assert kinds == [RequirementError, RouteConflict]
-
-
-def test_a_task_about_one_section_hides_no_failure() -> None:
-    """Its own work is a step then, beside the files, whose gate is cancelled."""
-    host = FakeHost(kernel=h200())
-    host.files.texts.update(CANCELLED)
-    gated = config(*REPAIR, cidrs=(CIDR,))._replace(gate=GateConfig(("kubelet.service",)))
-    report_of(Configure(gated, host=host))
-    lose_routes(host)
-    report = report_of(CheckRouteOverlap(gated, host=host))
-    kinds = [type(step.error) for step in report.failures]
-    assert kinds == [RequirementError, RouteOverlapError]
-
-
-def test_systemd_is_silent_after_the_write() -> None:
-    """Nobody knows the gate then; the error has what was written, and the parts do their work."""
-    host = FakeHost(kernel=h200(), manager=SilentAfterReload())
-    with pytest.raises(phases.TaskFailed, match="systemd does not answer") as caught:
-        run(Configure(WANTED, host=host))
-    effects = effects_of(caught.value)
-    assert LAYOUT.config_path in effects.files
-    assert [str(change.route) for change in effects.changes] == ours(host) != []
-
-
-class SilentAfterReload(FakeManager):
-    """A systemd that reads its files again, and then answers nothing."""
-
-    is_silent = False
-
-    def reload(self) -> None:
-        """See Manager."""
-        super().reload()
-        self.is_silent = True
-
-    def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """See Manager."""
-        if self.is_silent:
-            raise HostError("systemd does not answer", what="systemd", kind="no-answer")
-        return super().show(names, *units)

@@ -12,7 +12,6 @@ from hostrouting.config.settings import MACHINES, GateConfig
 from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
-from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -28,16 +27,15 @@ from tests.hostrouting.install.test_install import (
 )
 from tests.support.examples import scaled
 from tests.support.mishaps import ctrl_c, full, mishap_host
+from tests.support.node import without_default
 from tests.support.recorder import StubTask
 from tests.support.tasks import (
     LAYOUT,
-    REPAIR,
     WANTED,
     config,
     configured,
     context,
     failure_of,
-    lose_routes,
     manager_of,
     our_destinations,
     ours,
@@ -45,15 +43,10 @@ from tests.support.tasks import (
     undo,
 )
 
-RESET = "[Service]\nExecCondition=\n"
-LOCK = f"lock {LAYOUT.lock_path}"
-"""The effect of a run that takes the lock."""
 CHECKED = config(cidrs=("10.9.0.0/16",))
 FORMER = config("10.8.0.0/16")
 OTHER = config("10.7.0.0/16")
 CONFLICTING = config("172.16.0.0/16")
-NEW_ROUTER = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.9").next_hops
-"""A router in the place of 10.0.0.1."""
 
 
 @settings(max_examples=scaled(100))
@@ -113,7 +106,8 @@ class TestOtherRuns:
         host, mishaps = mishap_host()
         task = Configure(WANTED, host=host)
         run(task)
-        mishaps.meanwhile(LOCK, lambda: run(Configure(OTHER, host=host, allow_removal=True)))
+        other = Configure(OTHER, host=host, allow_removal=True)
+        mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other))
         failure_of(undo, task, of=HostRoutingError, match="another run")
         assert read_installed(host) == OTHER
         assert our_destinations(host) == ["10.7.0.0/16"]
@@ -164,60 +158,58 @@ class TestFormer:
         host = configured(WANTED)
         task = Configure(WANTED._replace(guard=GuardConfig(enabled=True)), host=host)
         run(task)
-        host.files.texts[f"{LAYOUT.unit_directory}/{MACHINES}.d/50.conf"] = RESET
+        host.files.texts[f"{LAYOUT.unit_directory}/{MACHINES}.d/50.conf"] = (
+            "[Service]\nExecCondition=\n"
+        )
         manager_of(host).reload()
         undo(task)
         assert read_installed(host) == WANTED
         assert caplog.text.count("starts unchecked") == 1
         assert "that is undone" in str(undo(task))
 
-    def test_another_gateway_since(self) -> None:
-        """A configured route comes back as the default route is now, and not as it was."""
+    def test_no_wait(self) -> None:
+        """What comes back cannot be set any more; what the run has added goes all the same."""
         host = configured(FORMER)
-        for route in host.kernel.snapshot().default_routes(4):
-            host.kernel.ip_route("delete", route)
-            host.kernel.ip_route("add", route._replace(next_hops=NEW_ROUTER))
         task = Configure(OTHER, host=host, allow_removal=True)
         run(task)
-        undo(task)
-        assert ours(host) == ["10.8.0.0/16 via 10.0.0.9 dev eth0 proto hostrouting"]
-
-    def test_no_wait(self) -> None:
-        """Undo waits for nothing, and brings the configuration back all the same."""
-        host = configured(WANTED)
-        task = Configure(config(*REPAIR, "9.0.0.0/8"), host=host, allow_removal=True)
-        run(task)
-        for route in host.kernel.snapshot().default_routes(4):
-            host.kernel.ip_route("delete", route)
-        lose_routes(host)
+        without_default(host.kernel)
         ctx = context()
         failure_of(phases.execute, phases.task("undo")(task.undo), ctx, of=NotReady)
         assert ctx.clock.now() < 1
-        assert read_installed(host) == WANTED
+        assert read_installed(host) == FORMER
+        assert our_destinations(host) == []
 
-    @pytest.mark.parametrize("is_former", [False, True])
-    def test_what_cannot_be_read(self, *, is_former: bool) -> None:
+    def test_what_cannot_be_read(self) -> None:
         """Undo fails if that is what it would bring back; what is installed it replaces."""
         host = configured(FORMER)
         task = Configure(OTHER, host=host, allow_removal=True)
-        if is_former:
-            host.files.texts[LAYOUT.config_path] = "{"
         run(task)
-        if not is_former:
-            host.files.texts[LAYOUT.config_path] = "{"
-            undo(task)
-            assert read_installed(host) == FORMER
-            return
+        host.files.texts[LAYOUT.config_path] = "{"
+        undo(task)
+        assert read_installed(host) == FORMER
+
+        host.files.texts[LAYOUT.config_path] = "{"
+        run(task)
         failure_of(undo, task, match="what was installed before could not be read")
         assert read_installed(host) == OTHER
 
 
 def test_a_run_that_changed_nothing() -> None:
     """Nothing of an earlier run is taken back if the next task fails."""
-    host = configured(WANTED)
+    host = FakeHost(kernel=h200())
+    task = Configure(WANTED, host=host)
+    run(task)
     installed = dict(host.files.texts)
-    fails = StubTask("x", errors=[OSError()])
-    both = phases.serial(Configure(WANTED, host=host), fails, name="all")
+    both = phases.serial(task, StubTask("x", errors=[OSError(), OSError()]), name="all")
     assert not phases.run(both, undo_on_failure=True).ok
     assert host.files.texts == installed
     assert len(ours(host)) == 2
+    again = Configure(WANTED, host=host)
+    run(again)
+    assert "it has changed nothing" in str(undo(again))
+
+    host.files.remove(LAYOUT.python_path)  # the next run puts it back, and is undone alone
+    assert not phases.run(both, undo_on_failure=True).ok
+    assert read_installed(host) == WANTED
+    undo(task)
+    assert read_installed(host) == NOTHING

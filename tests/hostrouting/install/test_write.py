@@ -11,7 +11,7 @@ from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
 from hostrouting.host.host import Host
-from hostrouting.host.layout import DROP_IN, HostLayout
+from hostrouting.host.layout import DROP_IN
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
 from tests.hostrouting.install.test_install import apply, node, possible
@@ -31,21 +31,12 @@ from tests.support.tasks import (
 KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET, "foo.service")))
 CHANGES = {"write", "link", "remove", "reload", "start", "stop", "route", "nft"}
-PROGRAM = LAYOUT.program_path
-UNGATED = WANTED._replace(gate=GateConfig(("foo.service",)))
 
 
 def is_read(host: FakeHost, *units: str) -> bool:
     """Whether systemd has read the files of these units as they are."""
     shown = manager_of(host).show(("NeedDaemonReload",), *units)
     return all(properties["NeedDaemonReload"] == "no" for properties in shown)
-
-
-def calls_of(host: FakeHost) -> list[str]:
-    """What systemd was told since the last time."""
-    calls = [*manager_of(host).calls]
-    manager_of(host).calls.clear()
-    return calls
 
 
 class Moments:
@@ -58,81 +49,49 @@ class Moments:
         self._judged: str | None = None
         """The configuration that the markers are about."""
 
-    @property
-    def _texts(self) -> dict[str, str]:
-        return self._host.files.texts
-
-    @property
-    def _loaded(self) -> list[str]:
-        """The files that systemd has read."""
-        return [*manager_of(self._host).read]
-
-    def _is_active(self, unit: str) -> bool:
-        return manager_of(self._host).states.get(unit) == "active"
-
     def look(self, event: str) -> None:
         """Called before each effect."""
         verb, _, thing = event.partition(" ")
-        faults = [
-            *self._faults_of_markers(verb, thing),
-            *self._faults_of_files(),
-            *self._faults_of_units(verb, thing),
-            *self._faults_of_drop_ins(thing),
-            *self._faults_of_the_lock(verb),
-        ]
+        faults = [*self._faults_of_files(verb, thing), *self._faults_of_systemd(verb, thing)]
+        if verb in CHANGES and LAYOUT.lock_path not in self._host.files.locked:
+            faults.append("the host is not locked")
         self.wrong += [f"before {event}: {fault}" for fault in faults]
 
-    def _faults_of_markers(self, verb: str, thing: str) -> Iterator[str]:
-        """A marker is about the configuration that is installed."""
-        installed = self._texts.get(LAYOUT.config_path)
+    def _faults_of_files(self, verb: str, thing: str) -> Iterator[str]:
+        """A marker is about the installed configuration, which other files of ours never lack."""
+        texts = self._host.files.texts
+        installed = texts.get(LAYOUT.config_path)
         if verb == "write" and thing.startswith("/run/aks-flex-node/"):
             self._judged = installed
-        is_marked = any(marker in self._texts for marker in HostLayout.markers)
-        if is_marked and self._judged != installed:
+        if any(marker in texts for marker in LAYOUT.markers) and self._judged != installed:
             yield "the marker is about another configuration"
-
-    def _faults_of_files(self) -> Iterator[str]:
-        """Whatever runs the program finds it, its interpreter and the configuration."""
-        files = self._host.files
-        if LAYOUT.config_path not in self._texts and proof_of_installation(files):
+        if installed is None and proof_of_installation(self._host.files):
             yield "files of ours are there without config.json"
-        for path in (*self._texts, *self._loaded):
-            is_run = path.endswith(f"/{DROP_IN}") or path in map(LAYOUT.unit_path, UNITS)
-            if is_run and not (PROGRAM in files.programs and LAYOUT.python_path in files.links):
-                yield f"{path} runs the program, which is missing"
 
-    def _faults_of_units(self, verb: str, thing: str) -> Iterator[str]:
-        """No file goes while its unit runs, and systemd starts what it has read."""
+    def _faults_of_systemd(self, verb: str, thing: str) -> Iterator[str]:
+        """Whatever systemd runs, now or at the next start, is there, and config.json knows it: the
+        gate refuses a unit that is not in config.json.
+        """
+        files = self._host.files
+        manager = manager_of(self._host)
         unit = thing.rpartition("/")[2]
-        is_file_of_unit = unit in UNITS and thing == LAYOUT.unit_path(unit)
-        if verb == "remove" and is_file_of_unit and self._is_active(unit):
+        is_active = manager.states.get(unit) == "active"
+        if verb == "remove" and thing in map(LAYOUT.unit_path, UNITS) and is_active:
             yield "the unit runs whose file goes"
         if verb == "start" and not is_read(self._host, thing):
             yield "systemd has not read the unit that it starts"
-
-    def _faults_of_drop_ins(self, thing: str) -> Iterator[str]:
-        """config.json changes after systemd has read that drop-ins are gone, and before it reads
-        new ones: it gates each unit whose start asks the gate, which would refuse it otherwise.
-        """
-        loaded = [path for path in self._loaded if path.endswith(f"/{DROP_IN}")]
-        if thing == LAYOUT.config_path and not {*loaded} <= {*self._texts}:
+        for path in (*files.texts, *manager.read):
+            is_run = path.endswith(f"/{DROP_IN}") or path in map(LAYOUT.unit_path, UNITS)
+            is_there = LAYOUT.program_path in files.programs and LAYOUT.python_path in files.links
+            if is_run and not is_there:
+                yield f"{path} runs the program, which is missing"
+        loaded = {path for path in manager.read if path.endswith(f"/{DROP_IN}")}
+        if thing == LAYOUT.config_path and not loaded <= {*files.texts}:
             yield "a drop-in that is gone is loaded"
-        if LAYOUT.config_path in self._texts:
-            config = HostRoutingConfig.from_json(self._texts[LAYOUT.config_path])
-            if not {*loaded} <= {*map(LAYOUT.drop_in_path, gated_units(config))}:
+        if LAYOUT.config_path in files.texts:
+            config = HostRoutingConfig.from_json(files.texts[LAYOUT.config_path])
+            if not loaded <= {*map(LAYOUT.drop_in_path, gated_units(config))}:
                 yield "a unit asks the gate that is not gated"
-
-    def _faults_of_the_lock(self, verb: str) -> Iterator[str]:
-        """Whatever is changed, no unit starts meanwhile, and no other run changes it, too."""
-        if verb in CHANGES and LAYOUT.lock_path not in self._host.files.locked:
-            yield "the host is not locked"
-
-
-def start_installed_units(host: FakeHost) -> None:
-    """As after a boot."""
-    for unit in UNITS:
-        if LAYOUT.unit_path(unit) in host.files.texts:
-            manager_of(host).states[unit] = "active"
 
 
 @settings(max_examples=scaled(50))
@@ -146,7 +105,9 @@ def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
     mishaps.watch = moments.look
     for wanted in (old, new, HostRoutingConfig()):
         apply(host, wanted)
-        start_installed_units(host)
+        for unit in UNITS:
+            if LAYOUT.unit_path(unit) in host.files.texts:
+                manager_of(host).states[unit] = "active"  # as after a boot
     moments.look("the end")
     assert moments.wrong == []
 
@@ -154,13 +115,16 @@ def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
 def test_a_reload_that_is_lost_with_the_configuration() -> None:
     """Nothing says whose drop-in is loaded then, so systemd reads its files again."""
     host, mishaps = mishap_host()
+    ungating = Configure(
+        WANTED._replace(gate=GateConfig(("foo.service",))), host=host, allow_removal=True
+    )
     run(Configure(GATED, host=host))
     host.files.texts[LAYOUT.config_path] = "{"
     mishaps.meanwhile("reload", lambda: mishaps.arm(1, full))
-    failure_of(run, Configure(UNGATED, host=host, allow_removal=True), of=HostError)
+    failure_of(run, ungating, of=HostError)
     mishaps.disarm()
     assert not is_read(host, KUBELET)
-    run(Configure(UNGATED, host=host, allow_removal=True))
+    run(ungating)
     assert is_read(host, KUBELET, "foo.service")
 
 
@@ -182,10 +146,8 @@ def test_a_guard_whose_files_are_all_gone() -> None:
     """It is stopped, and systemd forgets drop-ins that run a program that is gone."""
     host = configured(GATED._replace(guard=GuardConfig(enabled=True)))
     lose_routes(host)
-    host.files.texts.clear()
-    host.files.programs.clear()
-    host.files.links.clear()
-    calls_of(host)
+    for paths in (host.files.texts, host.files.programs, host.files.links, manager_of(host).calls):
+        paths.clear()
     run(Remove(host=host))
-    assert calls_of(host) == [f"stop {LAYOUT.guard_unit}", "reload"]
+    assert manager_of(host).calls == [f"stop {LAYOUT.guard_unit}", "reload"]
     assert left_to_do(Remove(host=host)) == ""

@@ -5,10 +5,8 @@ import pytest
 from hostrouting.model.link_kinds import is_card, is_tap, is_tunnel, leads_out
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, ARPHRD_LOOPBACK, Link
 
-NO_ETHERNET = 65534
-"""The link type of most tunnels."""
+NO_ETHERNET = 65534  # of most tunnels
 LIKE_ETHERNET = "batadv erspan geneve gretap ip6erspan ip6gretap vxlan"
-"""The kinds of tunnels that have the link type of a card."""
 
 
 @pytest.mark.parametrize(
@@ -16,6 +14,7 @@ LIKE_ETHERNET = "batadv erspan geneve gretap ip6erspan ip6gretap vxlan"
     [
         ("", 1, "leads out, card"),
         ("", ARPHRD_INFINIBAND, ""),
+        ("ipoib", ARPHRD_INFINIBAND, ""),
         ("", ARPHRD_LOOPBACK, ""),
         ("dummy", 1, ""),
         ("ifb", 1, ""),
@@ -46,12 +45,12 @@ def test_what_a_device_is(kind: str, type_: int, facts: str) -> None:
     [
         ("", "br0", True),
         ("bond", "br0", True),
-        ("", None, False),
+        ("", "br1", False),
         ("veth", "br0", False),
         ("tun", "br0", False),
     ],
 )
-def test_a_bridge(kind: str, master: str | None, *, is_one: bool) -> None:
+def test_a_bridge(kind: str, master: str, *, is_one: bool) -> None:
     """It is a card by a port that is hardware, and not by those of containers and machines."""
     bridge = Link("br0", 2, "bridge")
     port = Link("port", 3, kind, master=master)

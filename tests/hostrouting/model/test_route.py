@@ -1,149 +1,91 @@
-"""Routes are written as `ip` prints them."""
+"""Routes: as `ip` prints them, and as Linux stores and lists them."""
 
-import pytest
-
-from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import (
-    REFUSING,
-    NextHop,
-    Route,
-    RouteType,
-    as_listed,
-    as_stored,
-    bare,
-    devs_of,
-)
-from tests.support.ip_text import route_of
-
-ECMP = Route(
-    Prefix.parse("fd00::/8"),
-    (
-        NextHop("a", gateway=as_ip("fe80::1"), onlink=True),
-        NextHop("b", weight=3, dead=True, linkdown=True),
-    ),
-    tos=16,
-    protocol=77,
-    mtu=1400,
-    advmss=1300,
-    nexthop_id=9,
-    table=255,
-    scope=7,
-    prefsrc=as_ip("fd00::2"),
-)
+from hostrouting.model.route import as_listed, as_stored, bare, devs_of
+from tests.support.ip_text import route_of, routes_of, text_rows
 
 
-ROUTES = {
-    "default via 10.0.0.1 dev eth0 proto dhcp metric 100": Route.to(
-        "0.0.0.0/0", dev="eth0", gateway="10.0.0.1", metric=100, protocol=16
-    ),
-    "172.16.0.0/16 dev ib0 proto kernel scope link": Route.to(
-        "172.16.0.0/16", dev="ib0", protocol=2
-    ),
-    "fd00::/8 dev eth0 proto unspec": Route.to("fd00::/8", dev="eth0"),
-    "local ::1/128 proto unspec scope host expires 0sec": Route.to("::1", type="local")._replace(
-        scope=254, expired=True
-    ),
-    "::1/128 from fd01::/16 proto unspec encap ip6 pref low": Route.to("::1")._replace(
-        source=Prefix.parse("fd01::/16"), preference="low", expired=False, unread=("encap ip6",)
-    ),
-    "blackhole 10.9.0.0/16 table 100 proto unspec": Route.to(
-        "10.9.0.0/16", type="blackhole", table=100
-    ),
-    "10.9.0.0/16 via inet6 fe80::1 dev eth0 proto hostrouting": Route.to(
-        "10.9.0.0/16", dev="eth0", gateway="fe80::1", protocol=213
-    ),
-    "fd00::/8 tos 0x10 table local proto 77 scope 7 src fd00::2 mtu 1400 advmss 1300 nhid 9 "
-    "nexthop via fe80::1 dev a onlink weight 1 nexthop dev b dead linkdown weight 3": ECMP,
-}
-
-
-@pytest.mark.parametrize(("text", "route"), ROUTES.items())
-def test_route(text: str, route: Route) -> None:
+@text_rows("""
+default via 10.0.0.1 dev eth0 metric 100 proto 16 \
+| default via 10.0.0.1 dev eth0 proto dhcp metric 100
+172.16.0.0/16 dev ib0 proto 2 | 172.16.0.0/16 dev ib0 proto kernel scope link
+fd00::/8 dev eth0 | fd00::/8 dev eth0 proto unspec
+local ::1/128 scope 254 expired | local ::1/128 proto unspec scope host expires 0sec
+::1/128 from fd01::/16 encap ip6 pref low expires \
+| ::1/128 from fd01::/16 proto unspec encap ip6 pref low
+blackhole 10.9.0.0/16 table 100 | blackhole 10.9.0.0/16 table 100 proto unspec
+10.9.0.0/16 via fe80::1 dev eth0 proto ours \
+| 10.9.0.0/16 via inet6 fe80::1 dev eth0 proto hostrouting
+fd00::/8 tos 16 table 255 proto 77 scope 7 src fd00::2 mtu 1400 advmss 1300 nhid 9 \
+nexthop via fe80::1 dev a onlink nexthop dev b dead linkdown weight 3 \
+| fd00::/8 tos 0x10 table local proto 77 scope 7 src fd00::2 mtu 1400 advmss 1300 nhid 9 \
+nexthop via fe80::1 dev a onlink weight 1 nexthop dev b dead linkdown weight 3
+""")
+def test_route(row: list[str]) -> None:
     """A route prints as in `ip route`."""
-    assert str(route) == text
+    written, printed = row
+    assert str(route_of(written)) == printed
 
 
-@pytest.mark.parametrize("state", ["up", "dead", "linkdown"])
-def test_a_route_without_the_state_of_its_next_hop(state: str) -> None:
-    """It is the same route, whatever has become of the device."""
-    route = Route.to("10.9.0.0/16", dev="eth0")
-    [hop] = route.next_hops
-    listed = hop._replace(dead=state == "dead", linkdown=state == "linkdown")
-    assert bare(route._replace(next_hops=(listed,))) == route
+@text_rows("""
+10.9.0.0/16 dev a dead | 10.9.0.0/16 dev a
+10.9.0.0/16 dev a linkdown | 10.9.0.0/16 dev a
+10.9.0.0/16 nexthop dev b dead nexthop dev a | 10.9.0.0/16 nexthop dev b nexthop dev a
+fd09::/16 nexthop dev b nexthop dev a | fd09::/16 nexthop dev a nexthop dev b
+""")
+def test_what_is_compared_of_a_route(row: list[str]) -> None:
+    """Not the state of its next hops. Their order counts in IPv4: Linux deletes by it."""
+    listed, compared = row
+    assert bare(route_of(listed)) == route_of(compared)
 
 
-def test_the_devices_of_a_route() -> None:
+@text_rows("""
+fd00::/8 nexthop dev a nexthop dev b dead nexthop dev a | a b | a
+10.9.0.0/16 via 10.0.0.1 | |
+# `ip` prints `dev lo` for those of IPv6, and so may a snapshot that was made from that.
+unreachable fd16::/48 dev lo | lo |
+""")
+def test_the_devices_of_a_route(row: list[str]) -> None:
     """Each once; packets leave by those that are not dead."""
-    assert ECMP._replace(next_hops=(*ECMP.next_hops, NextHop("a"))).devs == ("a", "b")
-    assert ECMP.usable_devs == ("a",)
-    assert Route.to("10.9.0.0/16", gateway="10.0.0.1").devs == ()
-    assert devs_of([ECMP, Route.to("10.9.0.0/16", dev="c")]) == {"a", "b", "c"}
+    written, devs, usable_devs = row
+    route = route_of(written)
+    assert route.devs == tuple(devs.split())
+    assert devs_of([route, route_of("9.0.0.0/8 dev c")]) == {*devs.split(), "c"}
+    assert route.usable_devs == tuple(usable_devs.split())
 
 
-def test_entries() -> None:
-    """In IPv6 each next hop is an entry; those with a gateway are listed as one."""
-    entries = as_stored(ECMP._replace(nexthop_id=None))
-    assert [(entry.next_hops, entry.protocol) for entry in entries] == [
-        ((hop,), 77) for hop in ECMP.next_hops
-    ]
-    for whole in (ECMP, Route.to("fd00::/8", type="blackhole")):
-        assert as_stored(whole) == (whole,)
-    ipv4 = ECMP._replace(prefix=Prefix(4, 0, 0), nexthop_id=None)
-    assert as_stored(ipv4) == (ipv4,)
-    of_ipv4 = tuple(ipv4._replace(next_hops=(NextHop("a", as_ip(f"10.0.0.{n}")),)) for n in (1, 2))
-    assert as_listed(of_ipv4) == of_ipv4
-    (via, on_link), other = (
-        entries,
-        entries[0]._replace(next_hops=(NextHop("c", as_ip("fe80::9"), 5),), protocol=9),
-    )
-    assert as_listed([on_link]) == (on_link,)
-    assert as_listed([on_link, other]) == (
-        on_link,
-        other._replace(next_hops=(other.next_hops[0]._replace(weight=1),)),
-    )
-    joined = via._replace(next_hops=(*via.next_hops, *other.next_hops))
-    assert as_listed([on_link, via, on_link, other, on_link]) == (on_link, joined, on_link)
+def test_the_rank_of_a_route() -> None:
+    """A lower metric comes first, then a higher preference."""
+    routes = routes_of("::/0 metric 1 pref high; ::/0 pref low; ::/0 dev a; ::/0 pref high")
+    assert sorted(routes, key=lambda route: route.rank) == routes[::-1]
 
 
-def test_an_entry_with_a_nexthop_object() -> None:
-    """Linux lists it as a route of its own, beside the others with its key."""
-    plain, _ = as_stored(ECMP._replace(nexthop_id=None))
-    of_object = plain._replace(nexthop_id=7)
-    assert as_listed([of_object, plain]) == (of_object, plain)
+@text_rows("""
+fd00::/8 proto 77 nexthop via fe80::1 dev a nexthop dev b weight 3 \
+| fd00::/8 proto 77 via fe80::1 dev a; fd00::/8 proto 77 dev b weight 3
+fd00::/8 nhid 9 nexthop via fe80::1 dev a nexthop dev b \
+| fd00::/8 nhid 9 nexthop via fe80::1 dev a nexthop dev b
+10.0.0.0/8 nexthop dev a nexthop dev b | 10.0.0.0/8 nexthop dev a nexthop dev b
+blackhole fd00::/8 | blackhole fd00::/8
+""")
+def test_the_entries_of_a_route(row: list[str]) -> None:
+    """In IPv6, each next hop is an entry."""
+    route, entries = row
+    assert as_stored(route_of(route)) == tuple(routes_of(entries))
 
 
-@pytest.mark.parametrize(
-    ("route", "is_passed_over"),
-    [
-        ("10.9.0.0/16 dev a", False),
-        ("10.9.0.0/16 dev a expires", False),
-        ("10.9.0.0/16 dev a expired", True),
-        ("10.9.0.0/16 dev a dead", True),
-        ("10.9.0.0/16 nexthop dev a dead nexthop dev b", False),
-        ("blackhole 10.9.0.0/16", False),
-    ],
-)
-def test_what_linux_lists_and_does_not_use(route: str, *, is_passed_over: bool) -> None:
-    """What has expired, and what has no next hop that lives."""
-    assert route_of(route).is_passed_over is is_passed_over
-
-
-@pytest.mark.parametrize("kind", sorted(REFUSING))
-def test_a_refusal_leads_through_no_device(kind: RouteType) -> None:
-    """`ip` prints `dev lo` for those of IPv6, and so may a snapshot that was made from that."""
-    route = Route.to("fd16::/48", dev="lo", type=kind)
-    assert route.usable_devs == ()
-
-
-@pytest.mark.parametrize(
-    ("prefix", "gateways", "is_sorted"),
-    [
-        pytest.param("10.9.0.0/16", ("10.0.0.2", "10.0.0.1"), False, id="IPv4"),
-        pytest.param("fd09::/16", ("fe80::2", "fe80::1"), True, id="IPv6"),
-    ],
-)
-def test_the_order_of_next_hops(prefix: str, gateways: tuple[str, ...], *, is_sorted: bool) -> None:
-    """It matters in IPv4, where Linux compares the hops of a deletion one by one."""
-    hops = tuple(NextHop("eth0", gateway=as_ip(gateway)) for gateway in gateways)
-    expected = hops[::-1] if is_sorted else hops
-    assert bare(Route(Prefix.parse(prefix), hops)).next_hops == expected
+@text_rows("""
+fd00::/8 dev b | fd00::/8 dev b
+fd00::/8 dev b; fd00::/8 via fe80::9 dev c weight 5 | fd00::/8 dev b; fd00::/8 via fe80::9 dev c
+fd00::/8 dev b; fd00::/8 via fe80::1 dev a proto 77; fd00::/8 dev b; \
+fd00::/8 via fe80::9 dev c weight 5; fd00::/8 dev d \
+| fd00::/8 dev b; \
+fd00::/8 proto 77 nexthop via fe80::1 dev a nexthop via fe80::9 dev c weight 5; fd00::/8 dev d
+fd00::/8 via fe80::1 dev a nhid 7; fd00::/8 via fe80::1 dev a \
+| fd00::/8 via fe80::1 dev a nhid 7; fd00::/8 via fe80::1 dev a
+9.0.0.0/8 via 10.0.0.1 dev a; 9.0.0.0/8 via 10.0.0.2 dev a \
+| 9.0.0.0/8 via 10.0.0.1 dev a; 9.0.0.0/8 via 10.0.0.2 dev a
+""")
+def test_entries_as_linux_lists_them(row: list[str]) -> None:
+    """Those of IPv6 with a gateway of their own are one route."""
+    entries, listed = row
+    assert as_listed(routes_of(entries)) == tuple(routes_of(listed))

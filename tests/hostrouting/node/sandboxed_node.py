@@ -28,8 +28,9 @@ done
 def command_of(text: str, setting: str, unit: str) -> list[str]:
     """The words of this command in the text of a unit, as systemd makes them."""
     [line] = re.findall(rf"(?m)^{setting}=(.*)$", text)
-    assert "\\" not in line, "shlex would not read it as systemd does"
-    words = shlex.split(line.removeprefix("+"))
+    # Within single quotes, systemd makes one backslash of two, and shlex leaves both.
+    assert "\\" not in line.replace("\\\\", ""), "shlex would not read it as systemd does"
+    words = [word.replace("\\\\", "\\") for word in shlex.split(line.removeprefix("+"))]
     expanded: list[str] = []
     for word in words:
         parts = re.split(r"(\$\$|%%|%n|\$\{INVOCATION_ID\})", word)
@@ -54,7 +55,6 @@ class SandboxedNode:
             self.place(f"/{folder}").chmod(0o755)
 
     def place(self, path: str) -> Path:
-        """Where this path of the node is here."""
         return self.home / path.removeprefix("/")
 
     def install(self, config: str) -> None:
@@ -70,8 +70,6 @@ class SandboxedNode:
 
 
 class Done(NamedTuple):
-    """What a command has done on a node."""
-
     status: int
     stdout: str
     stderr: str

@@ -1,12 +1,9 @@
 """hostrouting.node.boot: the services at boot, each of which makes one part of a pass."""
 
-from unittest.mock import Mock
-
-import attrs
 import pytest
 
 from hostrouting.config.settings import PARTS, PassPart, StaticRoutesConfig
-from hostrouting.errors import BackendError, HostError
+from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
 from hostrouting.node.boot import make_part
@@ -16,7 +13,6 @@ from tests.support.node import (
     DEFAULT,
     PROBES,
     REPAIRED,
-    FakeLock,
     FakeNodeClock,
     logged,
     marker_of,
@@ -26,12 +22,10 @@ from tests.support.node import (
 )
 from tests.support.sections import static
 
-CONFIG = HostLayout.config_path
 ALL = REPAIRED._replace(probe_rewrite=PROBES)
 
 
 def make(part: PassPart, host: FakeHost, clock: FakeNodeClock | None = None) -> int:
-    """The exit status of the service."""
     return make_part(part, host, clock=clock or FakeNodeClock())
 
 
@@ -56,28 +50,8 @@ def test_each_part(part: PassPart) -> None:
     assert make(part, node(wanting(mode="WARN"))) == 0, "what is found there holds no unit back"
 
 
-@pytest.mark.parametrize("comes", [True, False])
-def test_a_default_route_is_awaited(*, comes: bool, capfd: pytest.CaptureFixture[str]) -> None:
-    """For a minute, without the lock. That it waits is said once."""
-    host = node(ALL, without_default(node().kernel))
-    lock = FakeLock()
-    clock = FakeNodeClock(lock)
-
-    def dhcp_answers() -> None:
-        assert not lock.is_held
-        host.kernel.ip_route("add", DEFAULT)
-
-    if comes:
-        clock.at(20, dhcp_answers)
-    assert make("static_routes", host, clock) == (0 if comes else 1)
-    assert int(clock.now()) == (20 if comes else 60)
-    first, *others = logged(capfd)
-    assert first.startswith("6 waiting for up to 60 s: 2 routes, such as 172.16.0.0/17, need")
-    assert [line[:8] for line in others] == ["6 static" if comes else "3 ROUTE-"]
-
-
 def test_what_is_awaited_changes(capfd: pytest.CaptureFixture[str]) -> None:
-    """What is still awaited then is said, too."""
+    """What is still awaited then is said, too. The service fails if it does not come."""
     routes = (static("10.7.0.0/16"), static("10.8.0.0/16", dev="eth7"))
     config = ALL._replace(static_routes=StaticRoutesConfig(enabled=True, routes=routes))
     host = node(config, without_default(node().kernel))
@@ -107,12 +81,3 @@ def test_it_is_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
     assert make("static_routes", host, clock) == 1
     assert logged(capfd)[-1].startswith("3 SIGTERM ended this; ")
     assert marker_of(host) == "ok"
-
-
-def test_netlink_cannot_be_opened(capfd: pytest.CaptureFixture[str]) -> None:
-    """As where a seccomp profile forbids it: the service fails, and no old verdict stays."""
-    host = attrs.evolve(node(), backend=Mock(side_effect=BackendError("cannot use netlink")))
-    host.files.texts[HostLayout.ok_path] = "ok\n"
-    assert make("route_overlap", host) == 1
-    assert "3 cannot use netlink" in logged(capfd)
-    assert marker_of(host) == ""

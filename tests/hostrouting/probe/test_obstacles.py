@@ -11,17 +11,20 @@ SETTINGS = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=F
 
 
 @pytest.mark.parametrize(
-    ("forwarding", "targets"),
+    ("settings", "forwarding", "targets"),
     [
-        (False, ["net.ipv6.conf.all.forwarding"]),
-        (True, []),
-        (None, []),  # it cannot be read on a remote host
+        (SETTINGS, False, ["net.ipv6.conf.all.forwarding"]),
+        (SETTINGS, True, []),
+        (SETTINGS, None, []),  # it cannot be read on a remote host
+        (ProbeRewriteConfig(), False, []),
     ],
 )
-def test_forwarding_of_probes(targets: list[str], *, forwarding: bool | None) -> None:
-    """A host that does not forward is named; what is not known is not."""
+def test_forwarding_of_probes(
+    settings: ProbeRewriteConfig, targets: list[str], *, forwarding: bool | None
+) -> None:
+    """A host that does not forward is named, if it rewrites; what is not known is not."""
     snapshot = plain_vm().snapshot()._replace(ipv6_forwarding=forwarding)
-    findings = find_probe_obstacles(HostRoutingConfig(probe_rewrite=SETTINGS), snapshot)
+    findings = find_probe_obstacles(HostRoutingConfig(probe_rewrite=settings), snapshot)
     assert [finding.target for finding in findings] == targets
 
 
@@ -38,9 +41,3 @@ def test_forwarding_keeps_an_advertised_default_route(protocol: int) -> None:
     setting = "net/ipv6/conf/eth0/accept_ra"
     looks = [f'[ "$(sysctl -n {setting})" != 1 ] || sysctl -w {setting}=2']
     assert before == (looks if protocol == PROTOCOL_RA else [])
-
-
-def test_probes_that_are_not_rewritten() -> None:
-    """Nothing is in the way of a rewrite that is not configured."""
-    snapshot = plain_vm().snapshot()._replace(ipv6_forwarding=False)
-    assert list(find_probe_obstacles(HostRoutingConfig(), snapshot)) == []

@@ -4,8 +4,7 @@ for plan and apply.
 In IPv6 they are next hops of their own, which Linux lists as one route: who can delete one owns it.
 """
 
-from collections.abc import Callable, Collection, Iterable
-from typing import TypeVar
+from collections.abc import Collection, Iterable
 
 from hypothesis import strategies as st
 
@@ -23,8 +22,6 @@ from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FakeKernel
 from tests.support.commands import route_command
 from tests.support.programs import completed
-
-T = TypeVar("T")
 
 FOREIGN = 186
 PREFIXES = {
@@ -47,10 +44,6 @@ def entry(prefix: Prefix, hop: NextHop, metric: int = 0, protocol: int = OURS) -
     return Route.to(prefix, dev=hop.dev, gateway=hop.gateway, metric=metric, protocol=protocol)
 
 
-def _some(kinds: Callable[[int], st.SearchStrategy[T]]) -> st.SearchStrategy[T]:
-    return kinds(IPV4) | kinds(IPV6)
-
-
 def wishes() -> st.SearchStrategy[list[StaticRoute]]:
     """Wanted routes, some of which take their next hop from the default route."""
 
@@ -60,7 +53,7 @@ def wishes() -> st.SearchStrategy[list[StaticRoute]]:
             StaticRoute, st.sampled_from(PREFIXES[family]).map(str), gateways, st.none(), _METRICS
         )
 
-    return st.lists(_some(of), max_size=5, unique_by=lambda wish: wish.key)
+    return st.lists(of(IPV4) | of(IPV6), max_size=5, unique_by=lambda wish: wish.key)
 
 
 def configured(*routes: StaticRoute, expected: Iterable[str] = ()) -> HostRoutingConfig:
@@ -91,14 +84,10 @@ def hosts() -> st.SearchStrategy[list[Route]]:
     default = entry(Prefix(IPV4, 0, 0), HOPS[IPV4][0], protocol=16)
     by_two = default._replace(next_hops=tuple(HOPS[IPV4][:2]))
     ipv4 = st.sampled_from([default, by_two])
-    return st.builds(lambda *first, routes: [*first, *routes], ipv4, ipv6, routes=_routes(of))
-
-
-def _routes(of: Callable[[int], st.SearchStrategy[Route]]) -> st.SearchStrategy[list[Route]]:
-    """Routes with the keys of wanted ones; some of IPv4 have several next hops."""
     several = st.sampled_from([HOPS[IPV4][:2], HOPS[IPV4][1:3], HOPS[IPV4][:3]]).map(tuple)
     by_several = st.builds(lambda route, hops: route._replace(next_hops=hops), of(IPV4), several)
-    return st.lists(of(IPV4) | of(IPV6) | by_several, max_size=7)
+    others = st.lists(of(IPV4) | of(IPV6) | by_several, max_size=7)
+    return st.builds(lambda *first, routes: [*first, *routes], ipv4, ipv6, routes=others)
 
 
 def fake() -> FakeKernel:
@@ -112,7 +101,6 @@ def fake() -> FakeKernel:
 
 
 def routes_to(prefixes: Collection[Prefix], host: Snapshot) -> list[Route]:
-    """The routes to these prefixes."""
     return [route for route in host.routes if route.prefix in prefixes]
 
 
@@ -135,9 +123,8 @@ def _deletions(route: Route) -> list[RouteRequest]:
     """The requests that delete a listed route; in IPv6 each next hop may be anybody's."""
     if route.prefix.family == IPV4:
         return [RouteRequest("delete", route)]
-    requests: list[RouteRequest] = []
-    for hop in route.next_hops:
-        for protocol in (OURS, FOREIGN, 9):
-            hop_alone = entry(route.prefix, hop, route.metric, protocol)
-            requests.append(RouteRequest("delete", hop_alone))
-    return requests
+    return [
+        RouteRequest("delete", entry(route.prefix, hop, route.metric, protocol))
+        for hop in route.next_hops
+        for protocol in (OURS, FOREIGN, 9)
+    ]

@@ -1,6 +1,7 @@
 """hostrouting.routes.keep: the routes are made right, once."""
 
 import errno
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -9,14 +10,17 @@ from hypothesis import given, settings
 from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
 from hostrouting.errors import ApplyError, NotReady, RouteConflict
 from hostrouting.kernel.base import RouteBackend, RouteRequest
+from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import OURS, Route
 from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FakeKernel, FaultyBackend
 from tests.hostrouting.routes.own_routes import configured, fake, hosts, put, wishes
+from tests.support.commands import up
 from tests.support.examples import scaled
 from tests.support.ip_text import route_of
+from tests.support.namespace import private_namespace
 from tests.support.near import LeavesOut
 from tests.support.sections import static
 
@@ -30,25 +34,22 @@ def kernel() -> FakeKernel:
     return kernel
 
 
-def test_a_route_that_waits(kernel: FakeKernel) -> None:
-    """Nothing is changed, and the error says for what, and that it may come."""
+def test_what_cannot_be_set(kernel: FakeKernel) -> None:
+    """Nothing is changed. A route that waits may come; a conflict beside it would not end."""
     before = kernel.snapshot()
     config = configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
-    with pytest.raises(NotReady) as caught:
+    with pytest.raises(NotReady) as waits:
         keep_routes(kernel, config, done=[])
-    [waits] = caught.value.findings
-    assert "the device eth9" in waits.sentence
-    assert (waits.severity, caught.value.can_retry) == ("error", True)
+    [finding] = waits.value.findings
+    assert "the device eth9" in finding.sentence
+    assert (finding.severity, waits.value.can_retry) == ("error", True)
     assert kernel.snapshot() == before
 
-
-def test_a_conflict_beside_a_route_that_waits(kernel: FakeKernel) -> None:
-    """One error has both: waiting would not end the conflict."""
     kernel.ip_route("add", route_of("20.1.0.0/16 dev eth1 proto 4"))
-    config = configured(static("20.1.0.0/16"), static("20.1.0.0/24", dev="eth9"))
-    with pytest.raises(RouteConflict) as caught:
+    with pytest.raises(RouteConflict) as conflict:
         keep_routes(kernel, config, done=[])
-    assert [finding.name for finding in caught.value.findings] == ["route-conflict", "route-waits"]
+    names = [finding.name for finding in conflict.value.findings]
+    assert names == ["route-conflict", "route-waits"]
     assert ours(kernel) == ["20.2.0.0/16"]
 
 
@@ -97,7 +98,6 @@ def test_linux_refuses_the_route_for_replies() -> None:
 
 
 def ours(kernel: RouteBackend) -> list[str]:
-    """The destinations of our routes."""
     routes = kernel.snapshot().routes
     return [str(route.prefix) for route in routes if route.protocol == OURS]
 
@@ -118,7 +118,7 @@ def test_a_far_route_beside_one_that_goes(kernel: FakeKernel) -> None:
 
 
 @given(hosts(), wishes())
-@settings(max_examples=scaled(200))
+@settings(max_examples=scaled(100))
 def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]) -> None:
     """What is done is the same if the backend leaves out what is not asked for."""
     elsewhere = {IPV4: as_ip("19.0.0.0"), IPV6: as_ip("fd19::")}
@@ -141,3 +141,36 @@ def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]
         return plan, done, str(kernel)
 
     assert keep(LeavesOut) == keep(lambda kernel: kernel)
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_packets_while_two_routers_are_replaced_in_turn() -> None:
+    """All reach the other side, by the router that is left."""
+    config = configured(static("172.16.64.0/24"))
+    with private_namespace() as here, private_namespace() as routers:
+        for number, dev in enumerate(("eth0", "eth1")):
+            here.batch([f"link add {dev} type veth peer name {dev} netns {routers.path}"])
+            here.batch([*up(dev), f"address add 10.{number}.0.4/24 dev {dev}"])
+            routers.batch([*up(dev), f"address add 10.{number}.0.1/24 dev {dev}"])
+        routers.batch(["link set lo up", "route add local 172.16.64.0/24 dev lo"])
+        both = "nexthop via 10.0.0.1 nexthop via 10.1.0.1"
+        with here.inside(), NetlinkBackend() as linux:
+            for gone, left in ((1, 0), (0, 1)):
+                here.batch([f"route replace default {both}"])
+                keep_routes(linux, config, done=[])
+                routers.batch([f"address del 10.{gone}.0.1/24 dev eth{gone}"])
+                here.batch(
+                    [f"route replace default via 10.{left}.0.1", f"neigh flush dev eth{gone}"]
+                )
+                keep_routes(linux, config, done=[])
+                # With the old route, each would be reached by one of the two.
+                assert all(map(is_reached, range(1, 17)))
+                routers.batch([f"address add 10.{gone}.0.1/24 dev eth{gone}"])
+
+
+def is_reached(number: int) -> bool:
+    """Whether this host of the other side refuses a connection, so packets arrive."""
+    with socket.socket() as client:
+        client.settimeout(5)
+        return client.connect_ex((f"172.16.64.{number}", 9)) == errno.ECONNREFUSED

@@ -1,14 +1,13 @@
 """The default route, and how it completes routes without device or gateway."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.kernel.base import RouteRequest, Verb
+from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IP, IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
 from hostrouting.model.route import TABLE_MAIN, NextHop, Route
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.uplink import Need, Uplink
@@ -80,7 +79,6 @@ default nexthop via 10.0.0.1 dev eth0 weight 2 linkdown nexthop via 10.1.0.1 dev
 | | nexthop via 10.0.0.1 dev eth0 weight 2 nexthop via 10.1.0.1 dev eth1 weight 3
 default nexthop via 10.0.0.1 dev eth0 weight 2 nexthop dev eth1 dead | | via 10.0.0.1 dev eth0
 default nexthop via 10.0.0.1 dev eth0 nexthop dev ib0 | | via 10.0.0.1 dev eth0
-default nexthop via 10.0.0.1 dev eth0 nexthop dev ib0 | dev ib0 | dev ib0 scope link
 default nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0 nexthop dev eth1 \
 | dev eth0 | nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.0.0.2 dev eth0 weight 1
 default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 \
@@ -134,33 +132,13 @@ default dev eth1; default dev eth0              | expected eth0,eth1 | a device 
 default dev eth1; default dev eth0              | expected ib0       | a device to be named, ...
 default dev eth1; default dev eth0 | expected eth0 via 10.0.0.9 | via 10.0.0.9 dev eth0
 
-# A gateway that is this host: another table, or a gateway, may be a proxy's
-local 10.0.0.9 dev lo table 100      | via 10.0.0.9 dev eth0 | via 10.0.0.9 dev eth0
-local 10.0.0.9 via 10.0.0.1 dev lo   | via 10.0.0.9 dev eth0 | via 10.0.0.9 dev eth0
-local fe80::1 dev eth1 table 255 | via fe80::1 dev eth0 to fd09::/16 \
-| via fe80::1 dev eth0 metric 1024
-
 # What reaches a gateway: a route of table main without one, that Linux uses for it
 9.9.9.0/24 dev eth0            | via 9.9.9.9 dev eth0 | via 9.9.9.9 dev eth0
 9.9.9.0/24 dev eth0 proto ours | via 9.9.9.9 dev eth0 | an address or route on eth0 ...
 9.9.9.0/24 dev eth0 table 100  | via 9.9.9.9 dev eth0 | an address or route on eth0 ...
 9.9.9.0/24 nexthop dev eth0 nexthop via 10.0.0.1 dev eth0 | via 9.9.9.9 dev eth0 | an address or ...
-fd00::/64 dev eth0; fd00::/80 via fe80::1 dev eth0 expired | via fd00::1 dev eth0 to fd09::/16 \
-| via fd00::1 dev eth0 metric 1024
-fd00::/64 dev eth0; fd00::/80 via fe80::1 dev eth0 from fd00::/64 \
-| via fd00::1 dev eth0 to fd09::/16 | via fd00::1 dev eth0 metric 1024
-
-# A route around its own gateway; the laws on Linux have more
-::/0 via fd09::1 dev eth0 onlink; fd09::/16 dev eth0 metric 1024 | to fd09::/16 \
-| via fd09::1 dev eth0 onlink metric 1024
-::/0 via fd09::1 dev eth0 table 100 | via fe80::1 dev eth0 to fd09::/16 \
-| via fe80::1 dev eth0 metric 1024
-default via 10.0.0.1 dev eth0 | via 10.0.0.1 dev eth0 to 10.0.0.0/25 | via 10.0.0.1 dev eth0
-::/0 via fd09::1 dev eth1; fd09::/16 dev eth1 metric 1024 | via fe80::1 dev eth0 to fd09::/16 \
-| via fe80::1 dev eth0 metric 1024
-fd09::/16 dev eth0 | via fd09::1 dev eth0 to fd0a::/32 | via fd09::1 dev eth0 metric 1024
-::/0 via fd09::1 dev eth0; fd09::1 via fe80::7 dev eth0 metric 2000 \
-| via fe80::1 dev eth0 to fd09::1/128 | via fe80::1 dev eth0 metric 1024
+9.9.9.0/24 dev eth0 tos 4      | via 9.9.9.9 dev eth0 | an address or route on eth0 ...
+fd00::/64 dev eth0 | via fd00::1 dev eth0 to fd09::/16 | via fd00::1 dev eth0 metric 1024
 """
 
 
@@ -178,6 +156,13 @@ def test_a_route(row: list[str]) -> None:
         assert said.startswith(means.removesuffix("..."))
     else:
         assert said == means
+
+
+def test_a_network_without_its_route() -> None:
+    """As with `noprefixroute`: Linux does not look for its addresses on the device."""
+    there = host(INTERFACES, routes_of("default via 10.0.0.1 dev eth0 onlink"), links=LINKS)
+    routes = tuple(route for route in there.routes if route.prefix.length != 24)
+    assert "via 10.0.0.1" in str(planned(there._replace(routes=routes), "to 10.0.0.200/32"))
 
 
 @text_rows(
@@ -234,28 +219,6 @@ def namespace() -> Iterator[Namespace]:
         yield made
 
 
-@contextmanager
-def accepting(backend: NetlinkBackend, verb: Verb = "append") -> Iterator[Callable[[Route], bool]]:
-    """A function that adds a route, and says whether Linux accepts it. All go in the end."""
-    added: list[Route] = []
-
-    def accepts(route: Route) -> bool:
-        [outcome] = backend.change([RouteRequest(verb, route)])
-        if outcome.ok:
-            added.append(route)
-        return outcome.ok
-
-    try:
-        yield accepts
-    finally:
-        backend.change(RouteRequest("delete", route) for route in reversed(added))
-
-
-def next_hops_of(route: Route) -> list[tuple[str | None, IP | None]]:
-    """The device and the gateway of each next hop."""
-    return [(hop.dev, hop.gateway) for hop in route.next_hops]
-
-
 def defaults_of(family: int) -> st.SearchStrategy[list[Route]]:
     """Default routes in table main and in another one; in IPv4 some with several next hops."""
     ways: list[tuple[NextHop, ...]] = [(hop,) for hop in HOPS[family]]
@@ -280,14 +243,22 @@ def test_an_open_route_is_that_of_table_main(namespace: Namespace, defaults: lis
     """Linux sends packets by the next hops of an open route there, and accepts it."""
     family = defaults[0].prefix.family
     destination = Prefix.parse({IPV4: "203.0.113.0/24", IPV6: "2001:db8::/32"}[family])
-    with namespace.inside(), NetlinkBackend() as backend, accepting(backend, "add") as accepts:
-        for default in defaults:
-            accepts(default)
-        route = Uplink(backend.snapshot(), family).route_to(destination)
-        [answer] = backend.lookup([destination.ip])
-        is_by_main = answer.route is not None and answer.route.table == TABLE_MAIN
-        assert isinstance(route, Route) is is_by_main
-        if isinstance(route, Route):
-            assert answer.route is not None
-            assert next_hops_of(route) == next_hops_of(answer.route)
-            assert accepts(route)
+    requests = [RouteRequest("add", default) for default in defaults]
+    with namespace.inside(), NetlinkBackend() as backend:
+        backend.change(requests)
+        try:
+            route = Uplink(backend.snapshot(), family).route_to(destination)
+            [answer] = backend.lookup([destination.ip])
+            is_by_main = answer.route is not None and answer.route.table == TABLE_MAIN
+            assert isinstance(route, Route) is is_by_main
+            if isinstance(route, Route) and answer.route is not None:
+                shown, used = (
+                    [(hop.dev, hop.gateway) for hop in each.next_hops]
+                    for each in (route, answer.route)
+                )
+                assert shown == used
+                requests.append(RouteRequest("add", route))
+                [outcome] = backend.change(requests[-1:])
+                assert outcome.ok
+        finally:
+            backend.change(request._replace(verb="delete") for request in reversed(requests))

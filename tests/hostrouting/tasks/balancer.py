@@ -9,23 +9,20 @@ real packets.
 The balancer probes from its first address. The node forwards; its default route is the balancer's
 second address, and the pod's is the node. Checksums are not left to hardware, so the receiver drops
 a packet with a wrong checksum.
-
-The tests need not wait to see that a packet does not arrive: `settled` sends a ping after it, and
-when the ping is answered, everything before it has been handled.
 """
 
 import ctypes
 import fcntl
 import socket
 import struct
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from ipaddress import IPv6Address
+from typing import NamedTuple
 
 import attrs
 
 from hostrouting.kernel.nftables import NftProgram
-from tests.hostrouting.tasks.packets import ECHO_REPLY, Packet, echo_request
 from tests.support.commands import up
 from tests.support.namespace import Namespace, private_namespace
 
@@ -34,9 +31,10 @@ OWN, OWN_GLOBAL, HARDWARE = "fe80::b", "2001:db8:1::b", bytes([2, 0, 0, 0, 0, 11
 NODE_LINK_LOCAL, NODE = "fe80::4", "2001:db8:1::4"
 POD_GATEWAY, POD = "2001:db8:2::1", "2001:db8:2::9"
 SERVICE = "2001:db8:3::1"
-"""No host has this address: the balancer sends its packets to the node, and the node's rules decide
-what to do.
-"""
+"""No host has this address: the node's rules decide what becomes of packets to it."""
+
+UDP, _ICMPV6, _HOP_BY_HOP = 17, 58, 0
+ECHO_REQUEST, ECHO_REPLY, ADVERTISED_NEIGHBOUR = 128, 129, 136
 
 _PATIENCE = 60.0
 _SIOCETHTOOL, _ETHTOOL_STXCSUM = 0x8946, 0x17
@@ -53,7 +51,7 @@ class Lab:
     pod: Namespace
 
     def settled(self) -> None:
-        """Return once the node and the pod have handled everything that the balancer has sent."""
+        """Return once all that the balancer has sent is handled: a ping after it is answered."""
         ping(self.balancer, OWN, NODE_LINK_LOCAL)
 
 
@@ -163,6 +161,45 @@ def ping(host: Namespace, source: str, destination: str) -> None:
                 return
 
 
+class Packet(NamedTuple):
+    """An IPv6 packet without its hop-by-hop header."""
+
+    source: str
+    destination: str
+    protocol: int
+    payload: bytes
+
+    @classmethod
+    def read(cls, data: bytes) -> "Packet":
+        """Parse a packet that begins with the IPv6 header."""
+        protocol, payload = data[6], data[40:]
+        if protocol == _HOP_BY_HOP:
+            protocol, payload = payload[0], payload[8 + 8 * payload[1] :]
+        source, destination = (str(IPv6Address(data[at : at + 16])) for at in (8, 24))
+        return cls(source, destination, protocol, payload)
+
+    def is_icmp(self, kind: int, *, to: str = "") -> bool:
+        """Whether it is an ICMPv6 message of this type, to this address."""
+        return self.protocol == _ICMPV6 and self.payload[0] == kind and to in {"", self.destination}
+
+
+def echo_request(number: int) -> bytes:
+    """An echo request with this identifier, without its checksum, which the kernel fills in."""
+    return struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, number, 1) + b"is anybody there"
+
+
+def router_advertisement(*, lifetime: int) -> bytes:
+    """A router advertisement: the sender is a default router for this many seconds."""
+    return struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, lifetime, 0, 0)
+
+
+def neighbour_solicitation(target: str, hardware: bytes) -> bytes:
+    """A neighbour solicitation for the address, from this hardware address."""
+    return (
+        struct.pack("!BBHI", 135, 0, 0, 0) + IPv6Address(target).packed + bytes([1, 1]) + hardware
+    )
+
+
 @attrs.frozen
 class Capture:
     """The IPv6 packets that arrive on a host's eth0."""
@@ -177,15 +214,6 @@ class Capture:
             while True:
                 packets.append(Packet.read(self._wire.recv(1 << 16)))
         return tuple(packets)
-
-    def first(self, wanted: Callable[[Packet], bool]) -> Packet:
-        """Wait for the first packet that is wanted; without one, raise TimeoutError."""
-        end = time.monotonic() + _PATIENCE
-        while True:
-            self._wire.settimeout(max(0.001, end - time.monotonic()))
-            packet = Packet.read(self._wire.recv(1 << 16))
-            if wanted(packet):
-                return packet
 
 
 @contextmanager

@@ -1,42 +1,28 @@
 """CheckRouteOverlap: modes, markers, logs, and kernels that do not answer."""
 
-from collections.abc import Callable
 from typing import Any
 
-import attrs
 import pytest
 
 import phases
 from hostrouting.check.results import CheckReport
-from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import BackendError, HostError, RouteOverlapError
+from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
-from hostrouting.model.snapshot import Link
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.testing import FakeFiles, FakeHost, h200, plain_vm
+from hostrouting.testing import FakeHost, h200, plain_vm
 from hostrouting.testing.faults import Moment
 from phases.testing import FakeClock
 from tests.support.mishaps import mishap_host
-from tests.support.node import DEFAULT, without_default
+from tests.support.node import DEFAULT, marker_of, without_default
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, LAYOUT, config, context, failure_of, paths_on, run
-from tests.support.topologies import vpn_node
 
 
 def checked(host: FakeHost, *cidrs: str, mode: str = "WARN") -> Any:
     """The result of a check of these CIDRs."""
     return run(CheckRouteOverlap(config(cidrs=cidrs, mode=mode), host=host))
-
-
-def markers(host: FakeHost) -> dict[str, str]:
-    """The markers by their kind."""
-    return {
-        path.rpartition(".")[2]: host.files.texts[path]
-        for path in LAYOUT.markers
-        if path in host.files.texts
-    }
 
 
 def lines_of_tasks(caplog: pytest.LogCaptureFixture) -> str:
@@ -89,25 +75,8 @@ class TestModes:
         assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
         assert "add to staticRoutes.routes" in caplog.text
 
-    def test_undecided(self) -> None:
-        """It raises nothing in STRICT, and its marker is the only one."""
-        host = FakeHost(kernel=vpn_node())
-        report = checked(host, CIDR, mode="STRICT").report
-        assert str(report).startswith("UNDECIDED: ")
-        assert markers(host) == {"undecided": f"{report}\n"}
-
-    def test_undecided_is_refused(self) -> None:
-        """It raises then, and the plan says so before."""
-        host = FakeHost(kernel=vpn_node())
-        section = expect(CIDR, mode="STRICT", undecided="refuse")
-        task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host)
-        error = failure_of(run, task, of=RouteOverlapError)
-        assert {finding.severity for finding in error.findings} == {"error"}
-        assert error.exit_code == CANNOT_DECIDE
-        assert task.plan().would_fail == "; ".join(map(str, error.findings))
-
     def test_an_image(self) -> None:
-        """It has no routes to check: the result has no verdict, in no form."""
+        """It has no routes to check, so the result has no verdict."""
         result = checked(FakeHost.image(), CIDR)
         assert result.report is None
         assert result.findings == ()
@@ -119,7 +88,7 @@ class TestModes:
         host = FakeHost(kernel=plain_vm())
 
         def come_up() -> None:
-            host.kernel.add_link(Link(name="eth7", index=0))
+            host.kernel.add_link("eth7")
             host.kernel.ip_route("add", Route.to(CIDR, dev="eth7"))
 
         if comes:
@@ -130,33 +99,21 @@ class TestModes:
         report = phases.run(task, ctx=phases.Context(clock=clock))
         assert report.ok is comes
         assert int(clock.now()) == (0 if comes else 40)
-        assert [*markers(host)] == ["ok" if comes else "detected"]
-
-
-@attrs.define
-class FilesOfTwo(FakeFiles):
-    """Files whose lock another process has first, which then does this."""
-
-    act: Callable[[], object] = lambda: None
-
-    def lock(self, path: str, wake: Callable[[], object]) -> Any:
-        """See Files."""
-        self.act()
-        return FakeFiles.lock(self, path, wake)
+        assert marker_of(host) == ("ok" if comes else "detected")
 
 
 @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
 def test_the_routes_change_before_the_check_has_the_lock(mode: str) -> None:
     """The verdict is about the host as it is then: the other process may have left its own."""
-    files = FilesOfTwo()
-    host = FakeHost(kernel=h200(), files=files)
+    host, mishaps = mishap_host()
     checked(host, "10.0.0.0/8", mode=mode)
-    files.act = lambda: host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="ib0"))
+    escape = Route.to("10.9.0.0/16", dev="ib0")
+    mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: host.kernel.ip_route("add", escape))
     if mode == "STRICT":
         failure_of(checked, host, "10.0.0.0/8", mode=mode, match="OVERLAP: 10.9.0.0/16")
     else:
         assert checked(host, "10.0.0.0/8", mode=mode).report.verdict == "overlap"
-    assert [*markers(host)] == ["detected"]
+    assert marker_of(host) == "detected"
 
 
 class TestMarkersThatFail:
@@ -168,7 +125,7 @@ class TestMarkersThatFail:
         checked(host, "10.0.0.0/8")
         host.files.broken[LAYOUT.lock_path] = "Read-only file system"
         failure_of(checked, host, "10.0.0.0/8", of=HostError, match="Read-only file system")
-        assert [*markers(host)] == ["ok"]
+        assert marker_of(host) == "ok"
 
     def test_no_configuration(self) -> None:
         """An earlier marker goes with the configuration that it was about."""
@@ -180,7 +137,7 @@ class TestMarkersThatFail:
 
         mishaps.meanwhile(f"lock {LAYOUT.lock_path}", empty)
         failure_of(checked, host, CIDR, match="configures nothing")
-        assert markers(host) == {}
+        assert marker_of(host) == ""
 
     def test_another_configuration_meanwhile(self) -> None:
         """It leaves the markers of the other run."""
@@ -188,24 +145,10 @@ class TestMarkersThatFail:
         checked(host, CIDR)
         other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host, allow_removal=True)
         mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other))
-        error = failure_of(
-            checked,
-            host,
-            CIDR,
-            of=HostError,
-            match="another run has installed a different configuration",
-        )
+        words = "another run has installed a different configuration"
+        error = failure_of(checked, host, CIDR, of=HostError, match=words)
         assert not error.can_retry, "the two would replace each other's for ever"
-        assert markers(host) == {"ok": "ok\n"}
-
-
-def test_no_answer() -> None:
-    """The marker of an earlier check is removed: it would be about another state."""
-    host = FakeHost(kernel=h200())
-    checked(host, "10.0.0.0/8")
-    host.faults.fail("snapshot", BackendError("no answer", kind="not-permitted"))
-    failure_of(checked, host, "10.0.0.0/8", of=BackendError)
-    assert markers(host) == {}
+        assert marker_of(host) == "ok"
 
 
 @pytest.mark.parametrize("moment", ["watch", "lookup"])
@@ -218,12 +161,13 @@ def test_a_check_that_is_cancelled(moment: Moment) -> None:
         ctx.cancel("enough")
         ctx.check()
 
+    task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
     if moment == "watch":
         host.kernel.later(cancel)
     else:
         host.kernel.ip_route("add", DEFAULT)
+        run(task)
         host.faults.meanwhile("lookup", cancel)
-    task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
     with pytest.raises(phases.Cancelled):
         phases.execute(task, ctx)
-    assert [*markers(host)] == (["detected"] if moment == "watch" else [])
+    assert marker_of(host) == ("detected" if moment == "watch" else "")

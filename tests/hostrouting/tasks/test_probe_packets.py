@@ -17,7 +17,7 @@ from hostrouting.tasks.configure import Remove
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.testing import FakeFiles, FakeManager
 from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
-from tests.hostrouting.tasks import balancer, packets
+from tests.hostrouting.tasks import balancer
 from tests.hostrouting.tasks.balancer import (
     GLOBAL,
     HARDWARE,
@@ -31,6 +31,7 @@ from tests.hostrouting.tasks.balancer import (
     SERVICE,
     Lab,
 )
+from tests.support.namespace import Namespace
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root", "nft")]
 
@@ -61,6 +62,21 @@ def datagrams(lab: Lab, destination: str = POD) -> Iterator[tuple[socket.socket,
     ):
         client.connect((destination, PORT))
         yield client, server
+
+
+def arrives(lab: Lab, sender: Namespace, source: str, destination: str) -> bool:
+    """Whether a datagram is forwarded to the other side of the node."""
+    receiver = lab.pod if sender is lab.balancer else lab.balancer
+    with (
+        balancer.capture(receiver) as wire,
+        balancer.open_socket(sender, socket.SOCK_DGRAM, source) as client,
+    ):
+        client.sendto(b"anybody?", (destination, PORT))
+        balancer.ping(lab.balancer, OWN_GLOBAL, POD)  # there and back, so after the datagram
+        return any(
+            packet.protocol == balancer.UDP and packet.destination == destination
+            for packet in wire.packets()
+        )
 
 
 def is_answered(lab: Lab) -> bool:
@@ -119,35 +135,24 @@ def source_of_fragments(lab: Lab, destination: str) -> str:
 
 
 def source_of_a_stream(lab: Lab, destination: str) -> str:
-    """Send a megabyte, which comes back; the source that the pod sees."""
+    """Send a segment by TCP, which comes back; the source that the pod sees."""
     with (
         balancer.open_socket(lab.pod, socket.SOCK_STREAM, POD, port=PORT) as listener,
         balancer.open_socket(lab.balancer, socket.SOCK_STREAM, PROBE) as stream,
     ):
-        balancer.make_room(listener)
-        balancer.make_room(stream)
         listener.listen()
         stream.connect((destination, PORT))
         accepted, peer = listener.accept()
         with accepted:
-            assert_a_megabyte_arrives(stream, accepted)
-            assert_a_megabyte_arrives(accepted, stream)
+            stream.send(b"probe")
+            accepted.send(accepted.recv(100))
+            assert stream.recv(100) == b"probe"
     return str(peer[0])
-
-
-def assert_a_megabyte_arrives(sender: socket.socket, receiver: socket.socket) -> None:
-    """It is the last that is sent in this direction."""
-    data = os.urandom(1 << 20)
-    sender.settimeout(10)
-    sender.sendall(data)
-    sender.shutdown(socket.SHUT_WR)
-    with receiver.makefile("rb") as file:
-        assert file.read() == data
 
 
 def learns_the_router(lab: Lab) -> bool:
     """Whether a router advertisement from the probe's address gives a default route."""
-    balancer.send_icmp(lab.balancer, PROBE, "ff02::1", packets.router_advertisement(lifetime=20))
+    balancer.send_icmp(lab.balancer, PROBE, "ff02::1", balancer.router_advertisement(lifetime=20))
     lab.settled()
     gateways: set[str] = set()
     for route in lab.node.routes(6):
@@ -162,13 +167,13 @@ def answers_a_neighbour(lab: Lab) -> bool:
     balancer.ping(lab.balancer, OWN_GLOBAL, NODE)
     with balancer.capture(lab.balancer) as wire:
         balancer.send_icmp(
-            lab.balancer, PROBE, NODE, packets.neighbour_solicitation(NODE, HARDWARE)
+            lab.balancer, PROBE, NODE, balancer.neighbour_solicitation(NODE, HARDWARE)
         )
         lab.settled()
         answers = [
             packet.source
             for packet in wire.packets()
-            if packet.is_icmp(packets.ADVERTISED_NEIGHBOUR, to=PROBE)
+            if packet.is_icmp(balancer.ADVERTISED_NEIGHBOUR, to=PROBE)
         ]
     return answers == [NODE] and GLOBAL not in lab.node.ip("-6", "neighbour").stdout
 
@@ -197,37 +202,20 @@ def reaches_a_group(lab: Lab) -> bool:
 
 def leaves_others_on_the_link_alone(lab: Lab) -> bool:
     """Whether a packet from another link-local address is still refused."""
-    with (
-        balancer.capture(lab.pod) as wire,
-        balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, OWN) as client,
-    ):
-        client.sendto(b"anybody?", (POD, PORT))
-        lab.settled()
-        return not any(packet.protocol == packets.UDP for packet in wire.packets())
+    return not arrives(lab, lab.balancer, OWN, POD)
 
 
 def leaves_other_links_alone(lab: Lab) -> bool:
     """Whether a packet from a pod that uses the probe's address is still refused."""
     lab.pod.batch([f"address add {PROBE}/64 dev eth0 nodad"])
-    with (
-        balancer.capture(lab.balancer) as wire,
-        balancer.open_socket(lab.pod, socket.SOCK_DGRAM, PROBE) as client,
-    ):
-        client.sendto(b"anybody?", (OWN_GLOBAL, PORT))
-        balancer.ping(lab.pod, POD, OWN_GLOBAL)
-        return not any(packet.protocol == packets.UDP for packet in wire.packets())
+    return not arrives(lab, lab.pod, PROBE, OWN_GLOBAL)
 
 
 def rewrites_nothing_that_leaves_elsewhere(lab: Lab) -> bool:
     """Whether a packet keeps its destination if it leaves through another device."""
     lab.node.batch([f"route delete {GLOBAL} dev eth0", f"route add {GLOBAL} via {POD} dev pod0"])
     lab.balancer.batch([f"route add {GLOBAL} via {NODE_LINK_LOCAL} dev eth0"])
-    with (
-        balancer.capture(lab.pod) as wire,
-        balancer.open_socket(lab.balancer, socket.SOCK_DGRAM, OWN_GLOBAL) as client,
-    ):
-        client.sendto(b"anybody?", (GLOBAL, PORT))
-        return wire.first(lambda packet: packet.protocol == packets.UDP).destination == GLOBAL
+    return arrives(lab, lab.balancer, OWN_GLOBAL, GLOBAL)
 
 
 @pytest.mark.parametrize(

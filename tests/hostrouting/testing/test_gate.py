@@ -1,5 +1,6 @@
 """The gate of a fake host: a unit that the installed configuration refuses does not start."""
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -14,15 +15,7 @@ from hostrouting.release import PASSED
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
 from hostrouting.testing.gate import why_refused
-from tests.support.node import (
-    HALVES,
-    UNIT,
-    FakeNodeClock,
-    logged,
-    marker_of,
-    wanting,
-    without_default,
-)
+from tests.support.node import HALVES, UNIT, FakeNodeClock, before_dhcp, logged, marker_of, wanting
 from tests.support.tasks import manager_of
 from tests.support.topologies import vpn_node
 
@@ -36,10 +29,9 @@ def installed(config: HostRoutingConfig, make: Callable[[], FakeKernel] = h200) 
     return host
 
 
-def start(host: FakeHost, unit: str = UNIT, **options: Any) -> str:
-    """Start the unit; why it has failed, or an empty text."""
+def start(host: FakeHost, unit: str = UNIT) -> str:
     try:
-        manager_of(host).start(unit, timeout=90, **options)
+        manager_of(host).start(unit, timeout=90)
     except HostError as error:
         return str(error)
     return ""
@@ -70,30 +62,26 @@ def test_an_opening() -> None:
 def test_what_else_refuses() -> None:
     """What holds a unit back in every mode, and each in the words of the gate."""
     warn = wanting(mode="WARN")
-    assert start(installed(warn)) == ""
-    without_python = installed(warn)
-    without_python.interpreter.broken = "no module json"
-    assert "hostrouting: the program cannot be run: no module json" in start(without_python)
-    writable = installed(warn)
-    writable.files.modes[HostLayout.config_path] = 0o666
-    assert "users other than root can write to /etc/hostrouting/config.json" in start(writable)
-    lost = installed(warn)
-    lost.files.texts.pop(HostLayout.config_path)
-    assert f"hostrouting: {HostLayout.config_path} is missing" in start(lost)
-    other = installed(warn)
-    text = other.files.texts[HostLayout.config_path]
-    other.files.texts[HostLayout.config_path] = text.replace(UNIT, "other.service")
-    assert f"the configuration does not gate {UNIT}" in start(other)
-
-
-def without_a_default() -> FakeKernel:
-    """An H200 node before DHCP has answered."""
-    return without_default(h200())
+    host = installed(warn)
+    host.faults.fail("snapshot", errno.EIO, nth=2)
+    assert start(host) == "", "WARN lets it start although the check has failed"
+    host = installed(warn)
+    host.interpreter.broken = "no module json"
+    assert "hostrouting: the program cannot be run: no module json" in start(host)
+    host.interpreter.broken = ""
+    path = HostLayout.config_path
+    host.files.modes[path] = 0o666
+    assert f"users other than root can change {path}" in start(host)
+    host.files.modes[path] = 0o600
+    host.files.texts[path] = host.files.texts[path].replace(UNIT, "other.service")
+    assert f"the configuration does not gate {UNIT}" in start(host)
+    host.files.texts.pop(path)
+    assert f"hostrouting: {path} is missing" in start(host)
 
 
 @pytest.mark.parametrize("mode", ["STRICT", "WARN"])
 @pytest.mark.parametrize("routes", [(), HALVES], ids=["no routes", "repaired"])
-@pytest.mark.parametrize("make", [plain_vm, h200, vpn_node, without_a_default])
+@pytest.mark.parametrize("make", [plain_vm, h200, vpn_node, before_dhcp])
 def test_the_gate_of_a_node(
     make: Callable[[], FakeKernel], routes: Any, mode: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:

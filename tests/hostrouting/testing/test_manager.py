@@ -8,18 +8,13 @@ from hostrouting.errors import HostError
 from hostrouting.host.systemd import Manager, SystemdManager
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager
+from tests.support.stand_ins import Programs
 from tests.support.tasks import manager_of
 
-NO_SYSTEMD = (
-    "System has not been booted with systemd as init system (PID 1). Can't operate.\n"
-    "Failed to connect to bus: Host is down\n"
-)
-"""What systemctl prints where systemd does not run."""
 UNITS = "/etc/systemd/system"
 
 
 def shown(manager: FakeManager, name: str, *units: str) -> list[str]:
-    """A property of each of these units."""
     return [unit[name] for unit in manager.show((name,), *units)]
 
 
@@ -54,9 +49,7 @@ def test_a_stop_ends_what_runs() -> None:
 
 
 def test_what_the_files_of_a_unit_say() -> None:
-    """Drop-ins count after the unit's own file, in the order of their names, and one of the unit
-    replaces that of its template; an empty value resets a list. A link enables a unit.
-    """
+    """Drop-ins come after it, by their names; one of the unit replaces that of its template."""
     texts = {
         f"{UNITS}/m@.service": "SuccessExitStatus=97",
         f"{UNITS}/c.service": "",
@@ -148,10 +141,11 @@ def test_a_unit_that_does_not_start() -> None:
 )
 def test_a_manager_that_does_not_run(call: Callable[[Manager], object]) -> None:
     """Each call raises the error of systemctl on a host without systemd."""
-
-    def systemctl(*_words: str, **_options: object) -> Ended:
-        return Ended(1, err=NO_SYSTEMD)
-
+    no_systemd = (
+        "System has not been booted with systemd as init system (PID 1). Can't operate.\n"
+        "Failed to connect to bus: Host is down\n"
+    )
+    systemctl = Programs(systemctl=Ended(1, err=no_systemd))
     errors: list[object] = []
     fake = FakeManager(running=False)
     for manager in (SystemdManager(run=systemctl), fake):

@@ -20,16 +20,14 @@ from hostrouting.model.route import (
 )
 from tests.support.commands import furnish, ports, route_command
 from tests.support.examples import scaled
-from tests.support.ip_text import route_of, text_rows
+from tests.support.ip_text import route_of
 from tests.support.namespace import Namespace, private_namespace
 from tests.support.routing import prefixes
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
-properties = settings(
-    max_examples=scaled(12), deadline=None, suppress_health_check=list(HealthCheck)
-)
+properties = settings(max_examples=scaled(12), suppress_health_check=list(HealthCheck))
 
 GATEWAYS = {
     4: ("10.0.0.1", "10.0.0.2", "203.0.113.1", "10.0.0.255"),
@@ -86,8 +84,7 @@ def command_of(request: RouteRequest) -> str:
     """The same request for `ip`."""
     route = request.route
     is_ipv4 = route.prefix.family == 4
-    is_on_link = any(hop.onlink for hop in route.next_hops)
-    onlink = " onlink" if is_on_link else ""
+    onlink = " onlink" if any(hop.onlink for hop in route.next_hops) else ""
     words = route_command(route._replace(mtu=None, advmss=None), onlink=onlink)
     words = words.replace("route append", f"route {request.verb}")
     options = f"proto {route.protocol}"
@@ -131,16 +128,31 @@ def test_a_change_does_what_ip_does(family: int, data: st.DataObject) -> None:
     assert done_by("netlink", family, wanted) == expected
 
 
-def test_routes_of_both_families_by_one_gateway(backend: NetlinkBackend) -> None:
-    """Only their destinations differ, as with a router without IPv4; each is of its own family."""
-    wanted: list[Route] = []
-    for network in ("192.0.2.0/24", "2001:db8:9::/64", "198.51.100.0/24"):
-        hop = NextHop("eth0", as_ip("fd00:99::1"))
-        wanted.append(Route(Prefix.parse(network), (hop,), metric=1024, protocol=OURS))
-    outcomes = backend.change(RouteRequest("add", route) for route in wanted)
-    assert [outcome.error for outcome in outcomes] == [None, None, None]
-    present = {route for route in backend.snapshot().routes if route.protocol == OURS}
-    assert present == set(wanted)
+# Where Linux would take another route, or refuse, if a message lacked what `encode` adds.
+HOPS = "nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0"
+MISTAKABLE: dict[int, list[tuple[Verb, str]]] = {
+    4: [
+        ("add", f"192.0.2.0/24 metric 5 proto 4 {HOPS}"),
+        ("append", "192.0.2.0/24 metric 5 proto 4 via 10.0.0.1 dev eth0"),
+        ("delete", "192.0.2.0/24 metric 5 proto 4 via 10.0.0.1 dev eth0"),
+        ("add", "192.0.3.0/24 metric 5 proto 4 via 203.0.113.1 dev eth0 onlink"),
+    ],
+    6: [
+        ("add", "2001:db8:9::/64 metric 5 proto 4 via fd00:99::1 dev eth0"),
+        ("append", "2001:db8:9::/64 metric 5 proto 4 via fd00:99::2 dev eth0"),
+        ("append", "2001:db8:9::/64 metric 5 proto 4 dev eth0"),
+        ("delete", "2001:db8:9::/64 metric 5 proto 4 dev eth0"),
+    ],
+}
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_changes_that_could_be_mistaken(family: int) -> None:
+    """They do what `ip` does, too."""
+    wanted = [RouteRequest(verb, route_of(route)) for verb, route in MISTAKABLE[family]]
+    expected = done_by("ip", family, wanted)
+    assert expected[0] == [True] * 4
+    assert done_by("netlink", family, wanted) == expected
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -163,92 +175,75 @@ def test_a_route_by_a_nexthop_object(
 def test_a_long_list_of_changes(backend: NetlinkBackend) -> None:
     """In many messages, each refusal is that of its own request, and all others are done."""
     wanted: list[Route] = []
-    accepted: set[Route] = set()
-    for place in range(1000):
-        is_refused = place % 7 == 3
-        gateway = "203.0.113.1" if is_refused else f"10.0.0.{place % 3 + 1}"
-        network = f"20.{place >> 8}.{place & 255}.0/24"
-        route = Route.to(network, dev="eth0", gateway=gateway, metric=place % 2, protocol=OURS)
-        wanted.append(route)
-        if not is_refused:
-            accepted.add(route)
+    for number in range(1000):
+        gateway = "203.0.113.1" if number % 7 == 3 else "10.0.0.1"
+        prefix = f"20.{number >> 8}.{number & 255}.0/24"
+        wanted.append(Route.to(prefix, dev="eth0", gateway=gateway, protocol=OURS))
     outcomes = backend.change(RouteRequest("add", route) for route in wanted)
-    assert [outcome.ok for outcome in outcomes] == [route in accepted for route in wanted]
+    assert [outcome.ok for outcome in outcomes] == [number % 7 != 3 for number in range(1000)]
     assert outcomes[0] == Outcome(RouteRequest("add", wanted[0]))
-    present = {route for route in backend.snapshot().routes if route.protocol == OURS}
-    assert present == accepted
+    done = {outcome.change.route for outcome in outcomes if outcome.ok}
+    assert {route for route in backend.snapshot().routes if route.protocol == OURS} == done
 
 
-@text_rows(
-    """
+# Route, kind, and words of Linux or ours.
+REFUSALS = """\
 1.0.0.0/8 via 9.9.9.9 dev eth0 | gateway-not-on-link \
 | its gateway is not on-link (kernel: Nexthop has invalid gateway
 1.0.0.0/8 dev a-name-of-16-byte | no-such-device | device a-name-of-16-byte does not exist
 2001::/16 via 10.0.0.1 dev eth0 | invalid | IPv6 does not support RTA_VIA attribute
 fd00:9::/64 dev ib0 metric 1024 | refused | IPv6 is disabled on nexthop device
-# Linux is not asked; it would read the first bytes of this source: 10.0.0.4.
 1.0.0.0/8 dev eth0 src a00:4:: | invalid | is not an IPv4 address
 1.0.0.0/8 dev eth0 metric -1 | invalid | does not fit into a message
 1.0.0.0/8 nexthop dev eth0 weight 0 nexthop dev ib0 | invalid | does not fit into a message
 2001::/16 dev eth0 pref high | invalid | are only read
 2001::/16 from 2001:db8::/32 dev eth0 | invalid | are only read
-2001::/16 dev eth0 expires | invalid | are only read
-"""
-)
-def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend, row: list[str]) -> None:
+2001::/16 dev eth0 expires | invalid | are only read"""
+
+
+def test_a_refusal_says_why(namespace: Namespace, backend: NetlinkBackend) -> None:
     """A refusal has its kind, and a sentence with the route, and the kernel's own words or ours."""
     namespace.sysctl("ipv6/conf/ib0/disable_ipv6", 1)
-    text, kind, words = row
-    route = route_of(text)
-    [outcome] = backend.change([RouteRequest("add", route)])
-    assert outcome.error is not None
-    assert outcome.error.kind == kind
-    assert str(outcome.error).startswith(f"cannot add {route}")
-    assert words in str(outcome.error)
+    rows = [line.split(" | ") for line in REFUSALS.splitlines()]
+    outcomes = backend.change(RouteRequest("add", route_of(route)) for route, _, _ in rows)
+    for outcome, (_, kind, words) in zip(outcomes, rows, strict=True):
+        assert outcome.error is not None
+        assert outcome.error.kind == kind
+        assert str(outcome.error).startswith(f"cannot {outcome.change}")
+        assert words in str(outcome.error)
 
 
-PLACE, PLACE6 = "192.0.2.0/24", "2001:db8:9::/48"
-
-
-@pytest.mark.parametrize(
-    ("family", "place", "words"),
-    [
-        (4, PLACE, "via 10.0.0.1 dev eth0 proto dhcp"),
-        (4, PLACE, "via 10.0.0.1 dev eth0 metric 7 mtu 1400 proto bird"),
-        (4, PLACE, "via 10.9.0.1 dev eth0 onlink"),
-        (4, PLACE, "via inet6 fd00:99::1 dev eth0"),
-        (4, PLACE, "dev ib0 scope link table 100"),
-        (4, PLACE, "dev down0 scope link"),
-        (4, PLACE, "via 10.0.0.1 dev eth0 tos 0x10"),
-        (4, PLACE, "nexthop via 10.0.0.1 dev eth0 weight 2 nexthop dev down0"),
-        (4, PLACE, "nhid 5"),
-        (4, f"blackhole {PLACE}", "proto 80"),
-        (4, f"local {PLACE}", "dev lo table local"),
-        (6, PLACE6, "via fd00:99::1 dev eth0"),
-        (6, PLACE6, "dev ib0 metric 7 from 2001:db8:7::/48"),
-        (6, PLACE6, "dev down0"),
-        (6, PLACE6, "nexthop via fd00:99::1 dev eth0 nexthop via fd00:99::2 dev eth0"),
-        (6, PLACE6, "nhid 6"),
-        (6, f"unreachable {PLACE6}", "metric 7"),
-    ],
+TARGET, TARGET6 = "192.0.2.0/24", "2001:db8:9::/48"
+DELETED = (
+    (4, f"{TARGET} via 10.0.0.1 dev eth0 proto dhcp"),
+    (4, f"{TARGET} via 10.0.0.1 dev eth0 metric 7 mtu 1400 proto bird"),
+    (4, f"{TARGET} via 10.9.0.1 dev eth0 onlink"),
+    (4, f"{TARGET} via inet6 fd00:99::1 dev eth0"),
+    (4, f"{TARGET} dev ib0 scope link table 100"),
+    (4, f"{TARGET} dev down0 scope link"),
+    (4, f"{TARGET} via 10.0.0.1 dev eth0 tos 0x10"),
+    (4, f"{TARGET} nexthop via 10.0.0.1 dev eth0 weight 2 nexthop dev down0"),
+    (4, f"{TARGET} nhid 5"),
+    (4, f"blackhole {TARGET} proto 80"),
+    (4, f"local {TARGET} dev lo table local"),
+    (6, f"{TARGET6} via fd00:99::1 dev eth0"),
+    (6, f"{TARGET6} dev ib0 metric 7 from 2001:db8:7::/48"),
+    (6, f"{TARGET6} dev down0"),
+    (6, f"{TARGET6} nexthop via fd00:99::1 dev eth0 nexthop via fd00:99::2 dev eth0"),
+    (6, f"{TARGET6} nhid 6"),
+    (6, f"unreachable {TARGET6} metric 7"),
 )
-def test_the_command_that_deletes_a_route(
-    namespace: Namespace, backend: NetlinkBackend, family: int, place: str, words: str
-) -> None:
+
+
+def test_the_command_that_deletes_a_route(namespace: Namespace, backend: NetlinkBackend) -> None:
     """A route of any kind is gone once the command was typed as it stands, and no other is."""
-    namespace.batch(
-        [
-            *ports("down0"),
-            "link set peer-down0 down",
-            "nexthop add id 5 via 10.0.0.1 dev eth0",
-            "nexthop add id 6 via fd00:99::1 dev eth0",
-        ]
-    )
+    objects = {5: "10.0.0.1", 6: "fd00:99::1"}
+    commands = [f"nexthop add id {id_} via {via} dev eth0" for id_, via in objects.items()]
+    namespace.batch([*ports("down0"), "link set peer-down0 down", *commands])
     wait_for("the carrier to be gone", lambda: "NO-CARRIER" in namespace.ip("link").stdout)
     before = backend.snapshot().routes
-    namespace.batch([f"route add {place} {words}"], family=family)
-    [added] = set(backend.snapshot().routes) - set(before)
-    namespace.run("sh", "-c", deletion_command(added))
-    now = backend.snapshot().routes
-    assert added not in now
-    assert now == before
+    for family, words in DELETED:
+        namespace.batch([f"route add {words}"], family=family)
+        [added] = set(backend.snapshot().routes) - set(before)
+        namespace.run("sh", "-c", deletion_command(added))
+        assert backend.snapshot().routes == before, words

@@ -4,21 +4,23 @@ import errno
 import socket
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import product
 
 import pyroute2
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.kernel.base import KIND_OF_ERRNO
+from hostrouting.kernel.base import KIND_OF_ERRNO, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.numbers import RTM_GETRULE
 from hostrouting.kernel.netlink.socket import Netlink, attribute
-from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.rule import Rule
+from hostrouting.model.prefix import Prefix, as_ip, ip_at, width_of
+from hostrouting.model.route import OURS, NextHop, Route
 from hostrouting.model.snapshot import Snapshot
 from tests.support.commands import furnish, route_command, rule_command
 from tests.support.examples import scaled
 from tests.support.namespace import Namespace, private_namespace
+from tests.support.near import kept_near
 from tests.support.routing import routes, rules, small_block
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -29,9 +31,7 @@ ERRNO_OF = {
     "Permission denied": errno.EACCES,
     "Network is unreachable": errno.ENETUNREACH,
 }
-properties = settings(
-    max_examples=scaled(12), deadline=None, suppress_health_check=list(HealthCheck)
-)
+properties = settings(max_examples=scaled(12), suppress_health_check=list(HealthCheck))
 
 
 def built(
@@ -73,56 +73,42 @@ def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
     assert Snapshot.from_json(whole.to_json()) == whole
 
 
+OF_EACH_KIND = """
+link add br0 type bridge
+link set eth1 master br0
+address add 10.9.9.9 peer 10.9.9.10/32 dev ib0
+address add 10.1.0.1/24 brd + dev ib0 metric 7
+address add fd00::9 peer fd00::10/128 dev ib0 nodad
+nexthop add id 5 via 10.0.0.9 dev eth0
+nexthop add id 6 encap seg6 mode encap segs fd00:99::9 via 10.0.0.9 dev eth0
+nexthop add id 7 group 5/6
+route add 1.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop via 10.0.0.2 dev eth0 weight 256
+route add 2.0.0.0/8 via inet6 fe80::1 dev eth0 mtu 1400 advmss 1300
+route add 3.0.0.0/8 nhid 5
+route add 6.0.0.0/8 nhid 6
+route add 7.0.0.0/8 nhid 7
+route add 9.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop via 9.9.9.9 dev wg0 onlink
+link set wg0 down
+route add blackhole default table 100
+route add 8.0.0.0/8 nexthop encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0 \
+nexthop encap seg6 mode encap segs fd00:99::9 via 10.0.0.2 dev eth0
+route add 4.0.0.0/8 via 8.8.8.8 dev ib0 onlink src 10.0.0.4 metric 4294967295 tos 0x10 table 70000
+"""
+OF_EACH_KIND_IN_IPV6 = """
+route add 2001::/16 via fd00:99::1 dev eth0 mtu 1280 pref high
+route add 2002::/16 from 2001:db8::/32 dev eth0
+route add 2003::/16 dev eth0 expires 1000
+route add blackhole 2006::/16
+route add 2004::/16 encap seg6local action End.X nh6 fd00:99::1 via fd00:99::1 dev eth0
+route add 2005::/16 nexthop encap ip6 id 7 dst fd00:99::9 via fd00:99::1 dev eth0 \
+nexthop via fd00:99::2 dev eth0
+"""
+
+
 def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBackend) -> None:
     """Masters, peers, weights, metrics, sources, ends, nexthop objects, encaps are read."""
-    namespace.batch(
-        [
-            "link add br0 type bridge",
-            "link set eth1 master br0",
-            "address add 10.9.9.9 peer 10.9.9.10/32 dev ib0",
-            "address add 10.1.0.1/24 brd + dev ib0 metric 7",
-            "address add fd00::9 peer fd00::10/128 dev ib0 nodad",
-            "nexthop add id 5 via 10.0.0.9 dev eth0",
-            "nexthop add id 6 encap seg6 mode encap segs fd00:99::9 via 10.0.0.9 dev eth0",
-            "nexthop add id 7 group 5/6",
-            (
-                "route add 1.0.0.0/8 nexthop via 10.0.0.1 dev eth0 "
-                "nexthop via 10.0.0.2 dev eth0 weight 256"
-            ),
-            "route add 2.0.0.0/8 via inet6 fe80::1 dev eth0 mtu 1400 advmss 1300",
-            "route add 3.0.0.0/8 nhid 5",
-            "route add 6.0.0.0/8 nhid 6",
-            "route add 7.0.0.0/8 nhid 7",
-            "route add 9.0.0.0/8 nexthop via 10.0.0.1 dev eth0 nexthop via 9.9.9.9 dev wg0 onlink",
-            "link set wg0 down",
-            "route add blackhole default table 100",
-            (
-                "route add 8.0.0.0/8 nexthop encap ip id 7 dst 10.0.0.9 via 10.0.0.1 dev eth0 "
-                "nexthop encap seg6 mode encap segs fd00:99::9 via 10.0.0.2 dev eth0"
-            ),
-            (
-                "route add 4.0.0.0/8 via 8.8.8.8 dev ib0 onlink src 10.0.0.4 "
-                "metric 4294967295 tos 0x10 table 70000"
-            ),
-        ]
-    )
-    namespace.batch(
-        [
-            "route add 2001::/16 via fd00:99::1 dev eth0 mtu 1280 pref high",
-            "route add 2002::/16 from 2001:db8::/32 dev eth0",
-            "route add 2003::/16 dev eth0 expires 1000",
-            (
-                "route add 2004::/16 encap seg6local action End.X nh6 fd00:99::1 "
-                "via fd00:99::1 dev eth0"
-            ),
-            (
-                "route add 2005::/16 nexthop encap ip6 id 7 dst fd00:99::9 via fd00:99::1 dev eth0 "
-                "nexthop via fd00:99::2 dev eth0"
-            ),
-        ],
-        family=6,
-    )
-
+    namespace.batch(OF_EACH_KIND.split("\n"))
+    namespace.batch(OF_EACH_KIND_IN_IPV6.split("\n"), family=6)
     namespace.sysctl("ipv6/conf/all/forwarding", 1)
 
     snapshot = backend.snapshot()
@@ -138,6 +124,18 @@ def test_what_random_hosts_do_not_have(namespace: Namespace, backend: NetlinkBac
         "2004::/16": ("encap seg6local",),
         "2005::/16": ("encap ip6",),
     }
+
+
+def test_an_order_that_linux_does_not_promise(
+    backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Devices, and the addresses of each family, are sorted by the numbers of the devices."""
+    dump = Netlink.dump
+    monkeypatch.setattr(Netlink, "dump", lambda *arguments: [*dump(*arguments)][::-1])
+    snapshot = backend.snapshot()
+    indexes = [link.index for link in snapshot.links]
+    assert indexes == sorted(indexes)
+    assert [address.dev for address in snapshot.addresses] == ["lo", "eth0", "lo", "eth0"]
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -157,19 +155,21 @@ def test_what_else_a_rule_selects_by(
             "rule add pref 201 iif lo oif eth0 fwmark 3/0xff tos 0x10 ipproto 132 table 100",
             f"rule add pref 202 {invert} {to} table 100 suppress_ifgroup 7",
             "rule add pref 203 l3mdev",
+            "rule add pref 204 table 100 realms 3/4 protocol static",  # they select no packets
         ],
         family=family,
     )
 
     snapshot = backend.snapshot()
 
-    assert [str(rule) for rule in snapshot.rules if 100 <= rule.priority <= 203] == [
+    assert [str(rule) for rule in snapshot.rules if 100 <= rule.priority <= 204] == [
         "100: from all attribute-12 0000000000000005 lookup 100",
         "101: from all attribute-12 0000000000000006 lookup 100",
         "200: from all uidrange 3-4 ipproto tcp sport 5 dport 80-90 lookup 100",
         "201: from all tos 0x10 fwmark 0x3/0xff iif lo oif eth0 ipproto 132 lookup 100",
         f"202: not from all to {to} lookup 100 suppress_ifgroup 7",
         "203: from all lookup [l3mdev-table]",
+        "204: from all lookup 100",
     ]
 
 
@@ -202,15 +202,6 @@ def test_a_mask_beside_its_value(
     assert rule.others == tuple(others.items())
 
 
-def test_what_a_rule_has_beside_its_selectors(
-    namespace: Namespace, backend: NetlinkBackend
-) -> None:
-    """A realm, or who has made the rule, selects no packets."""
-    namespace.batch(["rule add pref 9 table 100 realms 3/4 protocol static"])
-    [rule] = [each for each in backend.snapshot().rules if each.table == 100]
-    assert rule == Rule(4, 9, table=100)
-
-
 @pytest.mark.parametrize("family", [4, 6])
 @properties
 @given(data=st.data())
@@ -236,6 +227,42 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
             assert answer.route.metric == said.metric, address
             if family == 4:  # IPv6 answers with any next hop of ECMP first
                 assert set(answer.route.next_hops) == set(said.next_hops), address
+
+
+GATEWAYS = {4: ("10.0.0.1", "10.0.0.2"), 6: ("fd00:99::1", "fd00:99::2")}
+NUMBERS = st.integers(0, 15)
+
+
+def network(family: int, number: int, length: int) -> Prefix:
+    """The network around an address that begins with the four bits of the number."""
+    width = width_of(family)
+    return Prefix.around(family, number << width - 4, min(length, width))
+
+
+@pytest.mark.parametrize("family", [4, 6])
+@settings(properties, max_examples=scaled(40))
+@given(data=st.data())
+def test_the_routes_near_some_prefixes(
+    backend: NetlinkBackend, family: int, data: st.DataObject
+) -> None:
+    """Each route that has to be kept is, as it is in the list of all."""
+    hops = tuple(NextHop("eth0", as_ip(gateway)) for gateway in GATEWAYS[family])
+    ways = [hops[:1], hops, (NextHop("ib0"),)]
+    added: list[RouteRequest] = []
+    for metric, (way, protocol) in enumerate(product(ways, (12, 12, OURS)), start=1):
+        for length in (0, 1, 2, 4, 6, 128):
+            for number in data.draw(st.sets(NUMBERS)):
+                route = Route(network(family, number, length), way, 254, metric, protocol=protocol)
+                added.append(RouteRequest("add", route))
+    places = st.tuples(NUMBERS, st.sampled_from([2, 3, 4, 4, 5, 6, 128]))
+    near = [network(family, *place) for place in data.draw(st.sets(places, max_size=5))]
+    near.append(Prefix.parse("::/0" if family == 4 else "0.0.0.0/0"))
+    backend.change(added)
+    try:
+        few, all_ = backend.snapshot(near=near).routes, backend.snapshot().routes
+    finally:
+        backend.change(request._replace(verb="delete") for request in added)
+    assert list(few) == kept_near(all_, near)
 
 
 WITHOUT_IPV6 = """
