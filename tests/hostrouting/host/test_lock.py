@@ -110,6 +110,7 @@ def test_a_process_that_was_forked_meanwhile(tmp_path: Path) -> None:
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+    wait_until_no_thread_locks()
 
 
 def test_a_lock_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
