@@ -1,6 +1,4 @@
-"""The README and the pages of docs: Python blocks run, commands are understood, links lead
-somewhere.
-"""
+"""The README and the pages of docs: blocks run, commands are understood, links lead somewhere."""
 
 import ast
 import json
@@ -145,9 +143,7 @@ def test_promises() -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_links(name: str) -> None:
-    """Each link leads to a file that is there, and to a heading that it has. The site cannot have
-    links to files of the repository, but each that a page names is there.
-    """
+    """Each link leads to a file that is there, and to a heading that it has."""
     for path in re.findall(r"`((?:examples|tests)/[\w./]*)`", PAGES[name]):
         assert (ROOT / path).exists(), path
     page = ROOT / name
@@ -264,9 +260,7 @@ def sentences_in_code() -> Iterator[str]:
 
 
 def test_messages() -> None:
-    """Below the name of a finding, docs/findings.md has the words of its message, with … for what
-    is filled in: an operator searches for them.
-    """
+    """docs/findings.md has the words of each message, for which an operator searches."""
     texts = "\n".join(sentences_in_code())
     quoted: list[str] = []
     for section in PAGES["docs/findings.md"].split("\n### ")[1:]:
@@ -310,9 +304,7 @@ def test_cnis() -> None:
 
 
 def test_what_networkd_keeps() -> None:
-    """docs/incident.md has each key of the drop-in for systemd-networkd. An older systemd-networkd
-    ignores some of them, so that no test of it would miss these.
-    """
+    """docs/incident.md has each key: a test with an older systemd-networkd would not miss all."""
     keys = r"ManageForeign\w+=no"
     assert re.findall(f"`({keys})`", PAGES["docs/incident.md"]) == re.findall(keys, NETWORKD_TEXT)
 

@@ -88,9 +88,7 @@ def hook_for(module: str) -> dict[str, Any]:
 
 
 def test_the_hooks() -> None:
-    """Each package that a node needs goes along as it is, to the place where it is looked for. The
-    commands are loaded by their names, so PyInstaller does not see them.
-    """
+    """Each package that a node needs is there, and each command, which is loaded by its name."""
     places = {name: Path(source) for source, name in hook_for("hostrouting.boot.program")["datas"]}
     assert {*places} == {*PACKAGES}
     assert places["hostrouting"] == PACKAGE

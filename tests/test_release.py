@@ -37,9 +37,7 @@ def build(folder: Path, dist: Path, **environment: str) -> None:
 @pytest.mark.freezes
 @pytest.mark.needs("make", "dpkg-deb")
 def test_a_release(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """The sdist alone gives the same release, in another folder, time zone and umask. Everything
-    is in it.
-    """
+    """The sdist alone gives the same release, in another folder, time zone and umask."""
     dist = tmp_path / "dist"
     build(ROOT, dist)
     with tarfile.open(dist / f"hostrouting-{__version__}.tar.gz") as sdist:
@@ -67,9 +65,7 @@ def the_sums(dist: Path) -> None:
 
 
 def the_wheel(dist: Path) -> None:
-    """Each file of the two packages is in it, and it brings the command `hostrouting` with a manual
-    page, which has each command with its options.
-    """
+    """It has each file of the packages, and a manual page with the options of each command."""
     [path] = dist.glob("*.whl")
     with zipfile.ZipFile(path) as wheel:
         names = wheel.namelist()
@@ -134,9 +130,7 @@ def the_bill_of_materials(dist: Path) -> None:
 
 
 def the_package(dist: Path) -> None:
-    """The .deb has the same hostrouting.pyz, under the name that its commands have. It has no
-    script, and no file of a configuration.
-    """
+    """The .deb has the same hostrouting.pyz, no script, and no file of a configuration."""
     [path] = dist.glob("*.deb")
     tree = dist.parent / "tree"
     subprocess.run(["dpkg-deb", "--raw-extract", path, tree], check=True)

@@ -1,6 +1,4 @@
-"""The workflows of the forge: what they run can be run, and what they use is pinned. The workflow
-`ci` has actionlint look at the rest.
-"""
+"""The workflows of the forge: what they run can be run, and what they use is pinned."""
 
 import re
 import shutil
@@ -57,9 +55,7 @@ def test_rights() -> None:
 
 @pytest.mark.linux
 def test_the_part_of_the_change_log(tmp_path: Path) -> None:
-    """The notes of a release are its own part of the change log; a tag of another version, and a
-    part that is not dated, end the run.
-    """
+    """It becomes the notes; another version's tag, or a part without a date, ends the run."""
     [script] = [script for script in steps("run") if "CHANGELOG.md" in script]
     (tmp_path / "dist").mkdir()
     program = tmp_path / "dist/hostrouting.pyz"

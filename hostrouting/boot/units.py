@@ -69,12 +69,16 @@ _GATE = "; ".join(
             'say "<3>hostrouting: $u was refused: the gate could not be run (exit $s), see the '
             'lines above"'
         ),
-        # For the operator: the link to Python may not work, and the program may be damaged or gone.
-        "p=$(ls /usr/bin/python3.?? 2>/dev/null | tail -1)",
-        f'h="$p {HostLayout.program_path}"',
-        "timeout 9 $h --help >/dev/null 2>&1 || h=hostrouting",
-        'h="to see what to do, as root: $h status"',
-        '[ "$p" ] || h="install Python 3.10 or newer, as the package python3 or python3.N"',
+        # For the operator: the program may be damaged or gone, and the link to Python may not work.
+        # 126 and 127 say that nothing could be started. An empty file ends with 0, and no output.
+        'h="install Python 3.10 or newer, as the package python3 or python3.N"',
+        'a="to see what to do, as root:"',
+        f"f={HostLayout.program_path}",
+        f"for p in {HostLayout.python_path} $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)",
+        (
+            "do o=$(timeout 9 $p $f --help 2>/dev/null); case $?$o in 12[67]) ;; "
+            '0?*) h="$a $p $f status"; break;; *) h="$a hostrouting status";; esac; done'
+        ),
         'say "<5>hostrouting: $h"',
         (
             'say "<5>hostrouting: to start ALL gated units without any check until the next boot, '

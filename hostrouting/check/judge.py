@@ -180,8 +180,8 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
     A device of a CNI is assumed to bring packets to pods, unless it is an expected one. An address
     of this host, or a broadcast address, hides only a pod that has the same address.
 
-    Field states: rule-before-main-hides-calico-pods, rule-before-main-hides-cni0,
-    tailscale-exit-node-hides-cni0, address-of-a-pod-on-lo, pod-has-a-broadcast-address.
+    Field states: rule-before-main-hides-calico-pods, tailscale-exit-node-hides-cni0,
+    address-of-a-pod-on-lo, pod-has-a-broadcast-address.
     """
     if route.type in REFUSING:
         return True

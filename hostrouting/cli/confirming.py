@@ -8,14 +8,14 @@ import signal
 import termios
 from collections.abc import Iterable
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from threading import Thread
+from time import sleep
 
 from hostrouting.cli.source import bad_input
 from hostrouting.text import printable_lines
 
 # The first one counts. Signals, which answer too, are of the whole process.
-_answers: SimpleQueue[bool] = SimpleQueue()
+_answers: list[bool] = []
 
 
 def prepare_question() -> None:
@@ -23,12 +23,13 @@ def prepare_question() -> None:
     ConfigError if there is no terminal to press Enter on.
     """
     try:
-        open("/dev/tty", "rb").close()
+        open("/dev/tty").close()
     except OSError as error:
-        rule = "there is no terminal to press Enter on"
-        raise bad_input("--confirm", rule, "run it from a terminal") from error
+        raise bad_input(
+            "--confirm", "there is no terminal to press Enter on", "run it from a terminal"
+        ) from error
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP):
-        signal.signal(number, lambda *_: _answers.put(False))  # noqa: FBT003  the answer
+        signal.signal(number, lambda *_: _answers.append(False))
 
 
 def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
@@ -38,17 +39,18 @@ def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
     question = (
         f"Press only Enter within {seconds:g} s to keep this change. Otherwise it is taken back.\n"
     )
-    text = "\n".join((*changes, question))
     # In a thread, because a terminal that is stopped (Ctrl-S) takes no text.
-    Thread(target=_ask, args=[text], daemon=True).start()
-    try:
-        return _answers.get(timeout=seconds)
-    except Empty:
-        return False
+    Thread(target=_ask, args=["\n".join((*changes, question))], daemon=True).start()
+    # Not a wait for the thread: a signal that comes just before a wait does not end it.
+    for _ in range(round(20 * seconds)):
+        if _answers:
+            return _answers[0]
+        sleep(0.05)
+    return False
 
 
 def _ask(text: str) -> None:
     with suppress(OSError, termios.error), open("/dev/tty", "r+b", buffering=0) as terminal:
         termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed before is no answer
         terminal.write(printable_lines(text).encode())
-        _answers.put(terminal.readline() == b"\n")
+        _answers.append(terminal.readline() == b"\n")

@@ -36,9 +36,7 @@ def configured(folder: Path, **downloads: str) -> str:
 
 
 def test_a_node(tmp_path: Path) -> None:
-    """The dry run says what each task would do. Then files are downloaded, the check finds no
-    escape, and kubelet runs.
-    """
+    """The dry run says what each task would do; then files are downloaded, and kubelet runs."""
     (tmp_path / "source").write_text("a program")
     url = (tmp_path / "source").as_uri()
     file = configured(tmp_path, kubelet=url, other=url)

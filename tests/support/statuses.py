@@ -103,12 +103,6 @@ def lost(path: str) -> Change:
     return lambda host: host.files.remove(path)
 
 
-def delete_folder(host: FakeHost) -> None:
-    for path in {*host.files.texts, *host.files.programs, *host.files.links}:
-        if path.startswith(f"{LAYOUT.config_directory}/"):
-            host.files.remove(path)
-
-
 def hold_place(host: FakeHost) -> None:
     """Another program's route takes the place of one of ours."""
     lose_routes(host)
@@ -237,15 +231,11 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "in force: another program has set the routes": right_but(
         lose_routes, lambda host: type_routes(host, *REPAIR, protocol=PROTOCOL_BOOT)
     ),
-    "differs: another card has a better default route": without_routes(start_router),
     "differs: another card has a better default route than the routes lead by": right_but(
         start_router
     ),
     "differs: another card has a better default route, and addresses escape": right_but(
         start_router, lose_routes
-    ),
-    "open: a drop-in is deleted, and another card has a better default route": without_routes(
-        start_router, lost(LAYOUT.drop_in_path(KUBELET))
     ),
     "open: a drop-in is deleted, another card is better, and addresses escape": after(
         escaping_node, let_pass, start_router, lost(LAYOUT.drop_in_path(KUBELET))
@@ -253,9 +243,6 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: routes are missing": right_but(lose_routes),
     "differs: routes are missing, and nothing is expected": right_but(lose_routes, routeOverlap={}),
     "differs: the place of a route is taken": right_but(hold_place),
-    "differs: addresses escape in mode WARN": right_but(
-        staticRoutes={}, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
-    ),
     "differs: the default route is lost, and our routes stay, in mode WARN": right_but(
         lose_default_alone, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
     ),
@@ -292,7 +279,6 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "open: by an administrator, and routes are missing": right_but(
         lose_routes, written(LAYOUT.opening_path, "ticket 4711\n")
     ),
-    "open: by a drop-in that systemd has loaded": right_but(load_override),
     "open: by a drop-in that systemd has loaded, and routes are missing": right_but(
         load_override, lose_routes
     ),
@@ -309,8 +295,6 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "shut: the network waits for kubelet, whose gate waits for the network": right_but(
         lambda host: manager_of(host).properties[KUBELET].update(Before="network-online.target")
     ),
-    "shut: config.json is emptied": right_but(written(LAYOUT.config_path, "")),
-    "shut: /etc/hostrouting is deleted": right_but(delete_folder),
     "shut: others can write to config.json, and routes are missing": right_but(
         lose_routes, lambda host: host.files.modes.update({LAYOUT.config_path: 0o666})
     ),

@@ -1,9 +1,4 @@
-"""A program that tries what a sandbox should refuse, and prints the result of each attempt as one
-line of JSON.
-
-The system's own python3 runs it, inside a unit. Here: the attempts. Not here: which of them may
-succeed (the tests).
-"""
+"""Run in a unit by the system's python3: try what a sandbox should refuse, print what happens."""
 
 from __future__ import annotations
 

@@ -1,16 +1,7 @@
-"""A node that is never left alone, for as long as you like: `make soak MINUTES=60`, and SEED=… for
-the same steps again. systemd-networkd has eth0; after a reboot, NetworkManager; and so on.
+"""A node that is never left alone: `make soak MINUTES=60`, and SEED=… for the same steps again.
 
-A unit starts again and again. Meanwhile, step after step is drawn by lot (`STEPS`). This holds all
-the time:
-
-    starts    the unit never starts while an address escapes or config.json is broken, and it does
-              soon after the escape has ended
-    ours      only configured routes are ours, by the device and gateway of the default route
-    theirs    no route or rule of others goes
-
-And after each step: all configured routes are there, `status` and the marker name the escape and
-nothing else, and the guard and systemd have not more memory and descriptors than at first.
+A unit starts again and again, while step after step is drawn by lot (`STEPS`). systemd-networkd has
+eth0; after a reboot, NetworkManager; and so on.
 """
 
 import argparse
@@ -20,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle
 from random import Random
 
@@ -53,9 +45,7 @@ FILES = {
     "/etc/NetworkManager/NetworkManager.conf": NETWORK_MANAGER_CONF,
 }
 MANAGERS = (("systemd-networkd", "networkctl reconfigure eth0"), ("NetworkManager", NM_UP))
-"""The unit that has eth0, and the command with which it takes eth0's routes away, and sets its own
-again.
-"""
+"""The unit that has eth0, and the command by which it takes eth0's routes away, and sets them."""
 WANTED = "/etc/systemd/system/multi-user.target.d/soak.conf"
 WANTS = "[Unit]\nWants=watch.service {}.service\n"
 # Once the unit is gated.
@@ -135,7 +125,8 @@ class Soak:
             return
         self.system.must("ip", "route", "add", *ESCAPE.split())
         self._await_the_end_of_a_start()
-        self._escaping_since = self._now()
+        uptime = self.system.must("cut", "-d", " ", "-f1", "/proc/uptime")
+        self._escaping_since = float(uptime)
 
     def fight(self) -> None:
         """Another program takes our routes away, as often as it likes."""
@@ -207,10 +198,8 @@ class Soak:
         right = {"overlap"} if self._escaping_since else set[str]()
         follows = {"unit", "unsafe", "action"} if self._escaping_since else set[str]()
         marker = LAYOUT.detected_path if self._escaping_since else LAYOUT.ok_path
-        said = ""
 
         def is_right() -> bool:
-            nonlocal said
             said = self.system.run(LAYOUT.program_path, "status", "--metrics").stdout
             wrong = set(re.findall(r'hostrouting_findings\{name="([^"]+)"\} [1-9]', said))
             return wrong - {"fight", *follows} == right and markers(self.system) == {marker}
@@ -232,10 +221,8 @@ class Soak:
             assert not wrong, f"started at {wrong}, with an escape since {self._escaping_since}"
         return self._lines_read[STARTED]
 
-    def check_watched(self) -> int:
-        """At no moment was a route of ours another than is configured, or one of theirs gone; the
-        number of changes.
-        """
+    def check_watched(self) -> None:
+        """At no moment was a route of ours another than is configured, or one of theirs gone."""
         configured = {str(route.destination) for route in (*HALVES, MORE)}
         for line in self._new_lines(WATCHED):
             is_gone = line.startswith("Deleted ")
@@ -246,7 +233,6 @@ class Soak:
                 self.counts["ours deleted" if is_gone else "ours added"] += 1
             elif is_gone:
                 assert not any(has_words(words, route) for route in THEIRS), f"gone: {line}"
-        return self._lines_read[WATCHED]
 
     def _new_lines(self, path: str) -> list[str]:
         """Those that were not read yet."""
@@ -295,9 +281,6 @@ class Soak:
 
         wait_for("the start that was under way", is_over)
 
-    def _now(self) -> float:
-        return float(self.system.must("cut", "-d", " ", "-f1", "/proc/uptime"))
-
 
 def has_words(line: str, route: str) -> bool:
     """Whether the line has all words of the route, in whatever order, and begins as it does."""
@@ -341,34 +324,19 @@ def node(chance: Random) -> Iterator[Soak]:
         yield soak
 
 
-def run(seed: int, *, until: Callable[[int], bool], say: Callable[[str], object]) -> None:
-    """Take steps until this is true of their number."""
-    steps = 0
-    with node(Random(seed)) as soak:  # noqa: S311  nothing secret
-        try:
-            while not until(steps):
-                steps += 1
-                began = time.monotonic()
-                name = soak.step()
-                say(f"{steps:5} {name:12} {time.monotonic() - began:6.1f} s")
-        except BaseException as error:
-            say(f"SEED={seed}, step {steps}, after {dict(soak.counts)}: {error}")
-            raise
-        say(f"SEED={seed}: {steps} steps, {dict(soak.counts)}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("minutes", type=float)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     arguments = parser.parse_args()
     end = time.monotonic() + 60 * arguments.minutes
-
-    def say(line: str) -> None:
-        print(line, flush=True)  # noqa: T201  what the tool is for
-
+    say = partial(print, flush=True)
     say(f"SEED={arguments.seed}")
-    run(arguments.seed, until=lambda _: time.monotonic() > end, say=say)
+    with node(Random(arguments.seed)) as soak:  # noqa: S311  nothing secret
+        while (began := time.monotonic()) < end:
+            name = soak.step()
+            say(f"{name:12} {time.monotonic() - began:6.1f} s")
+        say(f"{dict(soak.counts)}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
-"""The gate of any unit, under a real systemd: a refusal refuses, and nothing else does. The gate,
-which is root, obeys no variable of a file that the unit's user may write.
-"""
+"""The gate of any unit: only a refusal refuses, and root obeys no file of the unit's user."""
 
 import json
 
@@ -193,9 +191,7 @@ MOUNTS_OF_ROOT = (
 
 
 def what_would_give_root_away_is_named(system: System) -> None:
-    """The plan names the unit and the variables that it would lose, as systemd shows them; and each
-    unit and loaded instance in which root would run the gate from other files than the host's.
-    """
+    """The plan names variables that a unit loses, and units with other files than the host's."""
     system.lay("/etc/systemd/system/own.service", f"{SETS}{_RUNS}")
     system.lay("/etc/systemd/system/app@.service", f"[Service]\n{_RUNS}")
     settings = (*MOUNTS, *MOUNTS_OF_ROOT)

@@ -1,12 +1,6 @@
-"""Starts of a gated unit, under a real systemd, while other processes change the host, systemd and
-our files, and kill the gate.
+"""Starts of a gated unit, while other processes change the host and our files, and kill the gate.
 
-Each start is one of two kinds:
-
-    right       an address never escapes, whatever changes meanwhile: the unit has to start
-    escaping    one address escapes all the time: the unit must not start, whatever is killed
-
-The first start of each kind is in all `STORMS`, and later ones in some that are drawn by lot.
+While an address escapes, the unit must not start; otherwise it has to, whatever changes.
 HOSTROUTING_ATTACKED_STARTS says how many starts, HOSTROUTING_SEED which.
 """
 

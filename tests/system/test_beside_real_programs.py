@@ -1,9 +1,7 @@
 """Beside the programs that change the routes of real nodes, ours stay right and theirs stay theirs.
 
-A story is what a program does, from start to stop. It is told twice in one boot: first without
-hostrouting, then beside our route, gate and guard, and somebody deletes ours. After each step the
-routes and rules of others must be what they were the first time. The programs and their units are
-those of the distribution.
+The story of each program is told twice in one boot: alone, and then beside our route, gate and
+guard. After each step the routes and rules of others must be what they were the first time.
 """
 
 from itertools import cycle
@@ -11,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hostrouting.config.settings import GateConfig, GuardConfig, HostRoutingConfig
+from hostrouting.config.settings import GateConfig, GuardConfig
 from tests.support.gate import CIDR, LAYOUT, apply, config, foreign, host, markers, remove
 from tests.support.sections import expect, static
 from tests.support.systemd import NEEDS, System
@@ -264,12 +262,18 @@ def test_beside(story: Story) -> None:
     files = {**story.files, f"/etc/systemd/system/{GATED}": PODS}
     with host(then=NETWORK, more=files, machines=()) as system:
         carry_out(system, story.prepare)
-        watch(system)
+        watch = f"systemd-run --unit=watch --property=StandardOutput=file:{WATCHED}"
+        carry_out(system, f"{watch} ip -N -o monitor route")
         before = foreign(system)
         alone = [done_alone(system, step) for step in story.steps]
         assert foreign(system) == before
 
-        apply(system, settings(story))
+        settings = config(static(ROUTE))._replace(
+            route_overlap=expect(*story.cidrs, mode="STRICT"),
+            gate=GateConfig((GATED,)),
+            guard=GuardConfig(enabled=True),
+        )
+        apply(system, settings)
         deletions = cycle(DELETIONS)
         for step, expected in zip(story.steps, alone, strict=True):
             carry_out(system, step.command)
@@ -285,13 +289,6 @@ def test_beside(story: Story) -> None:
         remove(system)
         assert foreign(system) == before
         never_by_another_device(system)
-
-
-def settings(story: Story) -> HostRoutingConfig:
-    """Our route by the default route, its guard, and the check of the story's networks."""
-    check = expect(*story.cidrs, mode="STRICT")
-    checked = config(static(ROUTE))._replace(route_overlap=check)
-    return checked._replace(gate=GateConfig((GATED,)), guard=GuardConfig(enabled=True))
 
 
 def carry_out(system: System, command: str) -> None:
@@ -349,12 +346,6 @@ def is_waiting(system: System) -> bool:
     this_start = system.show(GATED, "InvocationID")
     said = system.must("journalctl", "--quiet", f"_SYSTEMD_INVOCATION_ID={this_start}")
     return "waiting for up to" in said
-
-
-def watch(system: System) -> None:
-    """Have each change of a route written to `WATCHED`."""
-    output = f"--property=StandardOutput=file:{WATCHED}"
-    system.must("systemd-run", "--unit=watch", output, "ip", "-N", "-o", "monitor", "route")
 
 
 def never_by_another_device(system: System) -> None:

@@ -84,10 +84,7 @@ def await_the_wait(system: System) -> None:
 
 
 def a_start_while_the_unit_of_the_routes_waits(system: System) -> None:
-    """The start does not queue behind static-routes.service, at boot or when that tries again: its
-    own gate says at once what it waits for, an open gate lets it pass, and a new default route ends
-    both waits. Nor does the guard queue, or the check that an operator starts.
-    """
+    """No start queues behind static-routes.service; a new default route ends all waits."""
     let_the_unit_of_the_routes_wait(system)
     the_guard_and_the_check_do_not_queue(system)
 

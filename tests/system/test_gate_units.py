@@ -1,6 +1,4 @@
-"""Units other than machines behind the gate, and drop-ins of others beside its own, under a real
-systemd.
-"""
+"""Units other than machines behind the gate, and drop-ins of others beside its own."""
 
 import json
 import re

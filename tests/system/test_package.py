@@ -1,6 +1,4 @@
-"""The .deb on a node of each distribution: installed, upgraded and removed by its dpkg. `apply`
-works from it, and a node's configuration is its own.
-"""
+"""The .deb on a node of each distribution: installed, upgraded and removed by its dpkg."""
 
 import json
 import os
@@ -46,9 +44,7 @@ def version(system: System) -> str:
 
 
 def test_the_package(tmp_path: Path) -> None:
-    """Installed, it changes nothing; an upgrade waits for `apply`; removed, the node's routes, gate
-    and files stay, and so they do with another one.
-    """
+    """Only `apply` changes the node; an upgrade waits for it, and a removal leaves what it did."""
     older, newer = packages(tmp_path)
     unit = {f"/etc/systemd/system/{UNIT}": TEXT}
     with host(more=unit, machines=(), is_compiled=False) as system:

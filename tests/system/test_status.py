@@ -79,9 +79,7 @@ def a_refused_unit(escaping: System) -> None:
 
 
 def a_python_that_is_gone(repaired: System) -> None:
-    """Given a link to a Python that was removed, kubelet is refused. The line of the page finds
-    another one, and nothing has to be installed.
-    """
+    """The line of the page finds another one, and nothing has to be installed."""
     repaired.must("ln", "-sfn", "/usr/bin/python3.99", LAYOUT.python_path)
     assert repaired.run("systemctl", "restart", KUBELET).returncode == 1
 
@@ -92,16 +90,13 @@ def a_python_that_is_gone(repaired: System) -> None:
     type_line(repaired, proposed(page, f"systemctl start {KUBELET}"))
 
 
+# systemd refuses the second start in another second than the first.
 LIMITED = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1\n[Service]\nRestartSec=1100ms\n"
 WITHOUT_NETLINK = "RestrictAddressFamilies=\nRestrictAddressFamilies=AF_UNIX\n"
 
 
 def a_guard_that_has_failed(repaired: System) -> None:
-    """When systemd has given up, the page has what the guard has logged since its last start. When
-    that is mended, the line of the page starts it, although the limit of starts is reached.
-
-    The start that systemd refuses comes in another second than the last one.
-    """
+    """The line of the page starts it, although the limit of starts is reached."""
     override = f"{LAYOUT.unit_directory}/{GUARD}.d/50-site.conf"
     repaired.lay(override, LIMITED + WITHOUT_NETLINK)
     repaired.must("systemctl", "daemon-reload")

@@ -1,8 +1,5 @@
 """What `status` says of a gated unit is what systemd and the gate have done with it, and what they
 would do with its next start: no drop-in or older text that systemd has read opens a gate unseen.
-
-Each story begins on a host on which nothing escapes, and the unit, an instance of a template, does
-not run.
 """
 
 import json
@@ -89,10 +86,7 @@ def a_refused_unit(system: System) -> None:
 
 
 def a_crash_loop(system: System) -> None:
-    """A unit that fails again and again, until systemd starts it no more. What it logs itself may
-    read as the gate's: neither its user's lines are shown, nor those of a program of root's that
-    repeats others' words, as systemd-nspawn does.
-    """
+    """A unit that fails until systemd gives up; what it logs is not shown as the gate's words."""
     fails = f"[Service]\nUser=daemon\nRestart=always\n{FORGES}"
     limit = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=2\n"
     settings: dict[str, State] = {"RestartSec=1h\n": "fails", f"RestartSec=10ms\n{limit}": "stuck"}

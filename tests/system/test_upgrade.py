@@ -1,9 +1,4 @@
-"""Two releases on one node: an upgrade, a way back, and files of both, while gated units start.
-Nobody starts unchecked, and `status` says what is so.
-
-The older one is this library. The newer one is made of the same sources; it has another version,
-knows one more key, and has another text for a unit.
-"""
+"""Two releases on one node: this one, and its sources with another version, key and unit."""
 
 import json
 from collections.abc import Iterator
@@ -81,9 +76,7 @@ def starts(system: System) -> None:
 
 
 def an_upgrade(system: System) -> None:
-    """Before the apply, the older program decides, and `status` of the newer one says that it is
-    not applied; the apply touches no running unit; afterwards, the newer one decides.
-    """
+    """The older program decides until the apply, which touches no running unit."""
     starts(system)
     pid = system.show(UNIT, "MainPID")
     said = newer(system, "status")
@@ -120,9 +113,7 @@ def an_older_command(system: System) -> None:
 
 
 def an_older_program(system: System) -> None:
-    """Somebody puts it in the place of the newer one: it refuses every start, and says which key it
-    does not know. The newer one puts itself there again.
-    """
+    """Put in the place of the newer one, it refuses each start, and names the key."""
     place = system.outside(LAYOUT.program_path)
     place.with_name("other").write_bytes(compiled_program())
     place.with_name("other").chmod(0o755)
@@ -145,9 +136,7 @@ def the_way_back(system: System) -> None:
 
 
 def starts_meanwhile(system: System) -> None:
-    """The unit is started again and again while one release takes the place of the other, with the
-    new key and without: it never starts while an address escapes, and does at the end.
-    """
+    """While one release takes the other's place, the unit never starts with an escape."""
     system.must("systemctl", "stop", UNIT)
     system.run("rm", "-f", STARTED)
     refused = f"{UNIT} was refused"

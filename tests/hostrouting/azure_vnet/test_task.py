@@ -147,7 +147,6 @@ def with_broken_ebtables(kind: str, *, nth: int = 1) -> azure.AzureHost:
 
 FULL = {UNDO: "the disk is full"}
 FAILURES: dict[str, tuple[Callable[[], azure.AzureHost], str]] = {
-    "azure-vnet is active": (lambda: azure.AzureHost(files=FakeFiles(dict(CONFLIST))), "refused"),
     "truncated state": (lambda: azure.host(files=FakeFiles({STATE_FILE: "{"})), "refused"),
     "no ebtables": (lambda: with_broken_ebtables("missing"), "refused"),
     "two backends": (lambda: with_broken_ebtables("wrong-backend"), "wrong-backend"),

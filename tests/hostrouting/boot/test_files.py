@@ -14,9 +14,7 @@ PYTHON = "/usr/bin/python3.12"
 
 @given(configs())
 def test_the_order(config: HostRoutingConfig) -> None:
-    """The program comes first, then config.json, and drop-ins last, one for each gated unit. Each
-    part has its unit, and so has the guard.
-    """
+    """The program, config.json, other files, then the drop-ins; each part has its unit."""
     paths = [file.path for file in files_of(config, python=PYTHON)]
     gated = gated_units(config)
     first: list[str] = []

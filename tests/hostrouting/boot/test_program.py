@@ -83,9 +83,7 @@ def test_no_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.linux
 def test_the_program_itself(tmp_path: Path) -> None:
-    """It has each source with its .pyc, works with the standard library alone, reads no source,
-    and would install itself, byte for byte, on a node.
-    """
+    """It has each source and its .pyc, works without other packages, and can install itself."""
     program, copy = tmp_path / "hostrouting.pyz", tmp_path / "copy"
     program.write_bytes(compiled_program(sys.executable))
     python = [sys.executable, "-I", "-S"]

@@ -18,9 +18,7 @@ RUN = {
     LAYOUT.check_unit: ("boot", "route_overlap", "", ("", "")),
     LAYOUT.probe_unit: ("boot", "probe_rewrite", FLUSHERS, ("on-failure", "10")),
 }
-"""By unit: the function of `hostrouting.node` that it runs, with which argument, what comes
-first, and when systemd starts it again, and after how many seconds.
-"""
+"""By unit: function and argument, what comes first, and whether and when it is started again."""
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)

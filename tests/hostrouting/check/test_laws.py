@@ -240,9 +240,7 @@ def test_a_rule_repairs_what_it_is_for_and_takes_nothing_away(
 
 
 def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int]) -> list[int]:
-    """The addresses that these routes lead to the uplink, now or once what catches them is gone,
-    and that are fine by another device then.
-    """
+    """The addresses that these routes take from another device, which is fine in the end."""
     family = judge.fib.family
     snapshot = judge.fib.snapshot
     assume(not may_uncover_a_refusal(snapshot))

@@ -53,9 +53,7 @@ def test_a_marker_that_cannot_be_removed() -> None:
 
 @pytest.mark.linux
 def test_a_marker_that_is_huge(tmp_path: Path) -> None:
-    """The folder may be another user's, who could have a file without end there. It is replaced,
-    and not read to its end: the gate would take all of the memory.
-    """
+    """It is replaced, and not read to its end, which would take all of the memory."""
     files = LocalFiles(tmp_path)
     files.write(HostLayout.ok_path, "ok\n")
     os.truncate(f"{tmp_path}{HostLayout.ok_path}", 1 << 40)

@@ -57,10 +57,7 @@ ELSEWHERE = "ln -sf /opt/py/python3 usr/bin/python3; ln -s /usr/bin/python3.11 o
     ],
 )
 def test_what_is_not_trusted(tmp_path: Path, change: str, untrusted: list[str]) -> None:
-    """The first file, link or folder that others could change, on the way to what root runs or
-    reads. The command that is printed mends it; there is none for what another user owns, which may
-    be a link to anywhere, or a home.
-    """
+    """The command that is printed mends it; there is none for what another user owns."""
     for script in (NODE, change):
         subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
     files = LocalFiles(tmp_path)

@@ -46,9 +46,7 @@ STEPS: st.SearchStrategy[tuple[Any, ...]] = st.one_of(
 
 
 def outcome(files: Files, root: str, verb: str, path: str, *more: Any, below: str = "") -> str:
-    """What a step returns, or the sentence of its error; paths are below this folder. Whoever runs
-    the tests is root there.
-    """
+    """What a step returns, or the sentence of its error; whoever runs the tests is root there."""
     if verb == "link" and more[0] != "/dev/null" and more[0].startswith("/"):
         more = (below + more[0],)
     mode = {"mode": more[1]} if verb == "write" else {}
@@ -127,9 +125,7 @@ def linux_reads(root: str, path: str) -> str | None:
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_an_image_is_as_linux_sees_it(tree: dict[str, str | None], path: str) -> None:
-    """Whatever links there are, what is read and written is what a process reads whose root the
-    image is. Nothing outside the image is read, written or made.
-    """
+    """A process with this root reads the same; nothing outside is read, written or made."""
     with tempfile.TemporaryDirectory() as folder:
         outside, root = Path(folder), f"{folder}/image"
         os.mkdir(root)

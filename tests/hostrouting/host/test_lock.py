@@ -93,9 +93,7 @@ def test_the_lock_of_a_process(
 
 @pytest.mark.linux
 def test_a_process_that_was_forked_meanwhile(tmp_path: Path) -> None:
-    """It neither gives the lock back nor keeps it when this process releases it, although it has
-    the open file.
-    """
+    """It has the open file, but neither gives the lock back nor keeps it."""
     ours = LocalFiles(tmp_path).lock("/lock", list)
     in_child(ours.release)
     other = LocalFiles(tmp_path).lock("/lock", list)
@@ -112,6 +110,7 @@ def test_a_process_that_was_forked_meanwhile(tmp_path: Path) -> None:
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+    wait_until_no_thread_locks()
 
 
 def test_a_lock_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,9 +89,7 @@ def test_a_start_that_is_canceled() -> None:
 
 
 def test_the_errors_of_a_unit() -> None:
-    """Only lines with that priority, since the time, that root has logged as the gate or as one of
-    our services; empty lines say nothing.
-    """
+    """Only errors since that time that root has logged as the gate or as one of our services."""
     run = Systemctl(sync="", quiet="a line\n\nanother\n")
     assert SystemdManager(run=run).errors_of(UNIT, "Thu 09:00") == ("a line", "another")
     ours = "_UID=0 SYSLOG_IDENTIFIER=env SYSLOG_IDENTIFIER=hostrouting "
@@ -113,9 +111,7 @@ def test_the_errors_of_a_unit() -> None:
 def test_a_start_that_is_given_up(
     state: str, answer: Answer, kind: type[BaseException], reason: str
 ) -> None:
-    """The job is cancelled by a stop, unless it is the boot's; the unit is not said to have
-    failed.
-    """
+    """A stop cancels the job, unless it is the boot's. The unit is not said to have failed."""
     run = Systemctl(show=f"ActiveState={state}\n", start=answer, stop="")
     with pytest.raises(kind, match=reason):
         SystemdManager(run=run).start(UNIT, timeout=0.5)

@@ -232,6 +232,7 @@ def test_something_else_than_the_program_or_the_interpreter(tmp_path: Path) -> N
     ("change", "advice"),
     [
         (f"ln -sf /nowhere {PYTHON}", r"to see what to do, as root: (/usr/bin/python3\.\d\d .*)"),
+        (f"ln -sf /bin/true {PYTHON}", r"to see what to do, as root: (/usr/bin/python3\.\d\d .*)"),
         (
             f"truncate --size={SIZE // 2} {PROGRAM}",
             "to see what to do, as root: hostrouting status",
@@ -249,15 +250,39 @@ def test_the_command_that_says_what_to_do(node: SandboxedNode, change: str, advi
         assert node.run("sh", "-c", command).stdout.startswith("DIFFERS: "), command
 
 
-def test_no_interpreter(node: SandboxedNode) -> None:
-    """No command could run: the log says what to install."""
+ALL_KILLED = "#!/bin/sh\nkill -KILL $$\n"
+GATE_KILLED = f"""\
+#!/bin/sh
+[ "$1" != -I ] || kill -KILL $$
+exec {os.path.realpath(sys.executable)} "$@"
+"""
+"""Programs as the interpreter, of which a signal ends each process, or only that of the gate."""
+TO_SEE = "to see what to do, as root:"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize(
+    ("python", "advice"),
+    [
+        ("", TO_INSTALL.words),
+        (ALL_KILLED, f"{TO_SEE} hostrouting status"),
+        (GATE_KILLED, f"{TO_SEE} {HostLayout.node_command} status"),
+    ],
+    ids=["none", "all killed", "gate killed"],
+)
+def test_no_interpreter_in_usr_bin(
+    node: SandboxedNode, shell: tuple[str, ...], python: str, advice: str
+) -> None:
+    """The log says to install one only if that of the link cannot be started either."""
     node.install(PASSES)
-    node.place(HostLayout.python_path).unlink()
-    command = [word.replace("/usr/bin/python3.", "/nowhere/python3.") for word in gate()]
+    node.place(PYTHON).unlink()
+    if python:
+        node.files.write(PYTHON, python, mode=0o755)
+    command = [word.replace("/usr/bin/python3.", "/nowhere/python3.") for word in gate(shell)]
     log = node.run(*command).stderr
-    assert f"\n<5>hostrouting: {TO_INSTALL.words}\n" in log
-    assert "to see what to do" not in log
-    assert log.endswith(f"{HostLayout.opening_command}\n")
+    [said, opening] = re.findall("(?m)^<5>hostrouting: (.*)$", log)
+    assert said == advice
+    assert opening.endswith(HostLayout.opening_command)
 
 
 ENDS = [f"exit {status}" for status in (0, 1, 96, 97, 98, 99, 255)] + ["kill -KILL $$"]

@@ -1,8 +1,4 @@
-"""Routes of ours and of another program with the keys of wanted ones, on a host with eth0 and eth1:
-for plan and apply.
-
-In IPv6 they are next hops of their own, which Linux lists as one route: who can delete one owns it.
-"""
+"""Routes of ours and of another program with the keys of wanted ones: for plan and apply."""
 
 from collections.abc import Collection, Iterable
 

@@ -93,9 +93,7 @@ def says_what_is_true(error: BaseException, now: Snapshot, before: Snapshot) -> 
 
 
 def table(host: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
-    """The protocol, scope and next hops of each route, by its key; the order of next hops means
-    nothing in IPv6.
-    """
+    """Of each route, by its key, what is compared: IPv6 has no order of next hops."""
     routes: dict[RouteKey, list[tuple[object, ...]]] = {}
     for route in routes_to(EVERY, host):
         hops = [(hop.dev, hop.gateway, hop.weight) for hop in route.next_hops]
@@ -116,9 +114,7 @@ def put_and_own(backend: RouteBackend, there: list[Route]) -> tuple[Owned, Owned
 
 
 def take_owned(backend: RouteBackend) -> tuple[Owned, Owned]:
-    """Our next hops, and those of the other program; those of IPv6 are gone then, because whoever
-    can delete one owns it.
-    """
+    """Whose next hops there are: ours and theirs. In IPv6, who can delete one owns it."""
     owned: tuple[Owned, Owned] = (set(), set())
     # Linux may list those of another program only when ours are gone.
     for protocol, hops in zip((OURS, FOREIGN), owned, strict=True):
@@ -309,9 +305,7 @@ def test_another_program_takes_the_place(
 
 
 def typed(family: int) -> st.SearchStrategy[list[Route]]:
-    """Routes of ours to one destination, as somebody may have typed them: in IPv4 with more next
-    hops, or a single one by a nexthop object or with an mtu.
-    """
+    """Routes of ours to one destination, as somebody may have typed them."""
     first, second, third, _ = HOPS[family]
     plain = entry(PREFIXES[family][0], first)
     ways = [(first,), (second,), (first, second), (first, third)]
@@ -335,10 +329,7 @@ def listed(host: Snapshot) -> list[str]:
 def test_typed_routes_that_a_request_could_confuse(
     linux: NetlinkBackend, family: int, data: st.DataObject, refused: int | None
 ) -> None:
-    """A request to delete a route takes the first one that fits it, and not only the one that is
-    meant. All the same, each plan is carried out as planned. If a request is refused, a route that
-    was alone is back.
-    """
+    """A deletion takes the first route that fits it: all the same, what is planned is done."""
     kernel = FaultyBackend(linux)
     there = data.draw(typed(family))
     hops = tuple(HOPS[family][: data.draw(st.integers(1, 2))])
@@ -380,12 +371,7 @@ def test_typed_routes_that_a_request_could_confuse(
 def test_a_fault_at_any_request(
     there: list[Route], wanted: list[StaticRoute], fault: str, nth: int, refusals: int
 ) -> None:
-    """Whatever fails at whichever step: the table is the planned one, or the one before; only what
-    was deleted before another program's comes back behind it. If more than one request fails, the
-    table may be another one. Whatever it is, the error says it.
-
-    If the run is cancelled or interrupted, also on the way back, a note says it.
-    """
+    """Whatever fails, the table is the planned one, the one before, or what the error says."""
     kernel = FaultyBackend(fake())
     _, theirs = put_and_own(kernel, there)
     plan, before = planned(kernel, wanted)

@@ -54,9 +54,7 @@ def test_what_cannot_be_set(kernel: FakeKernel) -> None:
 
 
 def test_what_an_undo_deletes(kernel: FakeKernel) -> None:
-    """What is not configured, in spite of what is missing; but no route in whose place another one
-    would come.
-    """
+    """What is not configured; but no route in whose place another one would come."""
     waits = static("20.4.0.0/16", dev="eth9")
     elsewhere = static("20.2.0.0/16", "10.0.0.9")
     for routes, left in (([waits, elsewhere], ["20.2.0.0/16"]), ([waits], [])):
@@ -66,10 +64,7 @@ def test_what_an_undo_deletes(kernel: FakeKernel) -> None:
 
 
 def test_linux_refuses_the_route_for_replies() -> None:
-    """As where IPv6 is disabled on its device: the other routes are set, and a warning says why it
-    is left out. If Linux refuses another route, none is set; also one that is configured in the
-    place of the route for replies.
-    """
+    """It is left out with a warning, as without IPv6. If another one is refused, none is set."""
     rewrite = ProbeRewriteConfig(enabled=True, interfaces=("eth1",))
     config = configured(static("20.1.0.0/16", "10.0.0.1", dev="eth0"))._replace(
         probe_rewrite=rewrite
@@ -103,9 +98,7 @@ def ours(kernel: RouteBackend) -> list[str]:
 
 
 def test_a_far_route_beside_one_that_goes(kernel: FakeKernel) -> None:
-    """Ours is there again when another change fails, though the backend has left out the route of
-    another program with its key.
-    """
+    """Ours is back after a fault, though the backend left out another program's of its key."""
     kernel.ip_route("add", route_of("20.1.0.0/16 via 10.0.0.1 dev eth0 proto 186"))
     kernel.ip_route("append", route_of("20.2.0.0/16 via 10.0.0.1 dev eth0 proto 186"))
     kernel.ip_route("add", route_of("20.3.0.0/16 via 10.0.0.1 dev eth0 proto ours"))

@@ -264,9 +264,7 @@ default via 10.0.0.2 dev eth0; PLACE proto ours B_AND_ETH1             | | keep
 """
     )
     def test_who_may_not_move_routes(self, row: list[str]) -> None:
-        """A route stays, whatever default route is the best one now, unless one of its gateways is
-        in no default route any more. A finding says what a boot does.
-        """
+        """It stays while default routes have its gateways. A finding says what a boot does."""
         there, wish, steps = row
         host = host_with(*spelt(there))
 
@@ -282,9 +280,7 @@ default via 10.0.0.2 dev eth0; PLACE proto ours B_AND_ETH1             | | keep
             assert str(warning.remedy).startswith(f"to keep it {plan.steps[0].route.way}, write ")
 
     def test_no_device_is_added(self) -> None:
-        """Whatever next hops the default route had and has: who may not move routes adds no device,
-        and leaves no next hop by a router that was withdrawn from it.
-        """
+        """Who may not move routes adds no device, and leaves no router that was withdrawn."""
         ways = [way for number in (1, 2, 3) for way in combinations(HOPS[IPV4], number)]
         for old, new in product(ways, ways):
             default = DEFAULT._replace(next_hops=new)
@@ -332,9 +328,7 @@ class TestReplyRoute:
 
     @pytest.mark.parametrize(("dev", "name"), [("eth0", "route-conflict"), ("eth9", "route-waits")])
     def test_left_out(self, dev: str, name: str) -> None:
-        """If its key is another program's, or its device missing, nothing waits and nothing fails:
-        a warning says why.
-        """
+        """If its key is taken, or its device missing, nothing waits: a warning says why."""
         theirs = Route.to(self.prefix, dev="ib0", metric=1024, protocol=4)
         rewrite = ProbeRewriteConfig(enabled=True, interfaces=(dev,))
         there = plain_vm().snapshot().with_routes([theirs])
@@ -363,10 +357,7 @@ class TestReplyRoute:
 def test_what_every_plan_is(
     there: list[Route], desired: list[StaticRoute], data: st.DataObject
 ) -> None:
-    """A plan deletes before it adds, changes only our routes, and leaves none of ours without a
-    reason; the order of the configuration does not matter. Once it is carried out, nothing is left
-    to do: what waited, and what was a conflict, still is.
-    """
+    """Only ours change, in any order of the configuration; afterwards nothing is left to do."""
     kernel = fake()
     put(kernel, there)
     snapshot = kernel.snapshot()

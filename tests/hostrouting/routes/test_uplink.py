@@ -198,9 +198,7 @@ default dev gretap1                       | gretap1            | True
 """
 )
 def test_a_tap_may_be_the_only_way_out(row: list[str]) -> None:
-    """Of a virtual machine, also with bridges for guests; a VPN's has a card beside it, or a bridge
-    with a card. Another tunnel is not a tap. The second word lists the devices with an address.
-    """
+    """A VPN's has a card beside it, or a bridge with one. A row has the devices with an address."""
     routes, devs, is_in_doubt = row
     interfaces = [(dev, f"10.0.{place}.4/24") for place, dev in enumerate(devs.split())]
     need = planned(host(interfaces, routes_of(routes), links=LINKS), "")

@@ -1,7 +1,4 @@
-"""hostrouting.status: laws of what a host answers, and the pages in __snapshots__.
-
-To write the pages anew, after a look at the difference: pytest --snapshot-update.
-"""
+"""hostrouting.status: laws of what a host answers, and the pages in __snapshots__."""
 
 import json
 from collections.abc import Callable

@@ -6,15 +6,13 @@ from ipaddress import IPv4Network
 from unittest import mock
 
 import pytest
-from hypothesis import given
 
-from hostrouting.check.check import check_kernel
 from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, PassPart, RouteOverlapConfig
 from hostrouting.errors import ApplyError, BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
 from hostrouting.model.route import OURS, Route
-from hostrouting.model.snapshot import Link, Snapshot
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, plain_vm
 from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
 from tests.support.node import (
@@ -28,7 +26,6 @@ from tests.support.node import (
     wanting,
     without_default,
 )
-from tests.support.nodes import block_of, nodes
 from tests.support.tasks import lose_routes, our_destinations, our_routes
 from tests.support.topologies import vpn_node
 
@@ -318,32 +315,6 @@ def test_a_second_pass(kernel: Callable[[], FakeKernel], destinations: tuple[str
     assert str(second.error) == str(first.error)
     assert (str(host.kernel), host.nftables.tables, host.files.writes) == after
     assert not watch.wait(0.0)
-
-
-class Shown(FakeKernel):
-    """A kernel whose tables are those of a snapshot, and which decides as they say."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__()
-        self._shown = snapshot
-
-    def _now(self) -> Snapshot:
-        return self._shown
-
-
-@given(nodes())
-def test_strict_refuses_what_the_check_finds(node_of_family: tuple[int, Snapshot]) -> None:
-    """STRICT refuses just what the check finds, WARN nothing; the marker is the verdict's."""
-    family, snapshot = node_of_family
-    strict = wanting(cidrs=(str(block_of(family).to_network()),))
-    host = node(kernel=Shown(snapshot))
-    verdict = check_kernel(host.kernel, strict).verdict
-    outcome = make_pass(host, strict)
-    assert outcome.refuses is (verdict in {"overlap", "no-default-route"})
-    assert marker_of(host) == MARKERS[verdict]
-
-    warn = strict._replace(route_overlap=strict.route_overlap._replace(mode="WARN"))
-    assert not make_pass(host, warn).refuses
 
 
 def test_cidrs_that_are_no_longer_configured() -> None:
