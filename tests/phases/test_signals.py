@@ -44,6 +44,7 @@ def test_a_signal_after_the_last_task(monkeypatch: pytest.MonkeyPatch) -> None:
     is_alive = threading.Thread.is_alive
 
     def look_late(thread: threading.Thread) -> bool:
+        thread.join()
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)
         return is_alive(thread)
