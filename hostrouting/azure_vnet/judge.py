@@ -253,8 +253,8 @@ def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
 def _macs_of_each_ip(
     rules: Iterable[PodRule], neighbours: Iterable[Neighbour]
 ) -> dict[IP, list[str]]:
-    # The MAC addresses that these entries give to each address, each once. Rules may give the
-    # virtual one, which is no pod's; neighbour entries never do.
+    # The MAC addresses that these entries give to each address, each once. The virtual address of
+    # some rules is left out, because it does not belong to a pod.
     pairs = [(rule.ip, rule.mac) for rule in rules if rule.mac != VIRTUAL_MAC]
     pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
     macs_of_ip: dict[IP, list[str]] = {}
