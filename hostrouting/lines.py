@@ -43,9 +43,10 @@ def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator
 
 
 def way_lines(remedy: Remedy | None, *, indent: int = 2, without: str = "") -> Iterator[str]:
-    """A line for each way of the remedy, except the command `without`."""
+    """A line for each way of the remedy, but not for the command `without`, if one is given."""
     if remedy is None:
         return
     for way in remedy.ways():
-        if not way.command or way.command != without:
+        is_left_out = way.command == without != ""
+        if not is_left_out:
             yield f"{' ' * indent}{way.line}"

@@ -43,11 +43,12 @@ class Ebtables(Protocol):
         """The rules in order, chain by chain. Creates no table and loads no kernel module."""
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
-        """Delete these rules, all or none. All have the same `program`. A rule that is given twice
-        deletes the first two of several equal rules; if one does not exist, ebtables refuses.
+        """Delete these rules, all or none. All were listed by the same program (`program`). A rule
+        that is given twice deletes the first two of several equal rules; if one does not exist,
+        ebtables refuses.
 
-        Not judged: whether ebtables deletes another rule that differs from one of these only in its
-        MAC addresses. ebtables-nft 1.8.9 compares these without their masks, and treats a missing
+        A known limit: ebtables may delete another rule instead, one that differs only in its MAC
+        addresses. ebtables-nft 1.8.9 compares these without their masks, and treats a missing
         address as zeros.
         """
 

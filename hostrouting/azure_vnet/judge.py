@@ -204,9 +204,10 @@ class _Node:
         self.opaque_ports = [port for port in self.pod_ports if port not in facts.view.peers]
         """The pod ports behind which the MAC address cannot be read: `peers` lacks them."""
         self.holder_of_mac = _holder_of_each_mac(facts.view, self.uplinks)
-        """By MAC address, in words: what device has it. A pod with this MAC address is alive."""
+        """For each MAC address, the device that has it, in words: a pod with this address is alive.
+        """
         self.reserved = _reserved_addresses(facts.snapshot)
-        """By address, in words: why no pod can have it."""
+        """For each of these addresses, why no pod can have it, in words."""
         self.pods: dict[IP, Endpoint] = {}
         """By address, the pods of the state file. A pod whose device is gone does not count."""
         for pod in pods:
@@ -222,8 +223,8 @@ class _Node:
 
 
 def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[str, str]:
-    """Return by MAC address, in words, what device has it. If several have it, one of the host's
-    own is named, because an operator can check that most easily.
+    """Return for each MAC address the device that has it, in words. If several have it, one of the
+    host's own is named, because an operator can check that most easily.
     """
     holder_of_mac: dict[str, str] = {}
     for mac, dev in view.learned:

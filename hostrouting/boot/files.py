@@ -70,7 +70,8 @@ def files_of(
 
     A run can be killed between two of them, so each comes before those that need it: the program
     before config.json, which an older program might not understand, and both before the units. The
-    drop-ins come last. Without gated units, nothing runs the program, so it is left out.
+    drop-ins come last. The program is left out if there is no gated unit: then there is neither a
+    part nor a guard that would run it.
     """
     if config.asks_for_nothing:
         return ()

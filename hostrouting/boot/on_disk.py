@@ -65,9 +65,8 @@ def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
 
 
 def _is_ours(files: Files, path: str) -> bool:
-    """Whether what is at this path is ours. A file has a mark in it. A link that starts one of our
-    units at boot is ours if that unit's file is missing or ours, but not if the file is another
-    program's.
+    """Whether what is at this path is ours. A file is ours if our mark is in it. A link is ours if
+    it starts one of our units at boot, and that unit's file is not another program's.
     """
     unit_path = _UNIT_OF_LINK.get(path)
     if unit_path is None:

@@ -6,8 +6,7 @@ repair is computed and proven. On a live host the kernel itself is asked once in
 it says something else than its tables, the verdict is undecided.
 
 OK is about packets of the host itself; docs/limits.md says where it can be wrong. A doubt is
-anything that stands against an OK, and is not known to be wrong. Field states, which docstrings
-name, are nodes in tests/hosts.
+anything that stands against an OK, and is not known to be wrong.
 """
 
 from __future__ import annotations
@@ -191,7 +190,7 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
     reach the host. This is only a doubt, because IPv6 may look up the table even without the rule:
     the rules and tables do not show whether it does.
 
-    Field states: networkd-took-the-local-rule, netbird-and-vrf.
+    tests/hosts: networkd-took-the-local-rule, netbird-and-vrf.
     """
     fib = judge.fib
     if fib.rules[:1] == default_rules(fib.family)[:1]:  # the rule for table local

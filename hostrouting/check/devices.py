@@ -1,7 +1,7 @@
 """The devices of a host: which CNI made each, what it leads to, and its networks.
 
 A device is a CNI's only by name and kind, as the table of CNIs says (`config.cni`). What a tunnel
-or a card is, `model.link_kinds` says. Field states are nodes in tests/hosts.
+or a card is, `model.link_kinds` says.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Devices:
         """The usable routes to pods of this node, in table main and the tables for plain packets.
         Routes for a tos or for some sources are left out, because plain packets do not take them.
 
-        Field states: aws-vpc-cni-security-groups-strict (a table that is not main);
+        tests/hosts: aws-vpc-cni-security-groups-strict (a table that is not main);
         tailscale-exit-node-hides-cilium.
         """
         devs_of_cnis = {dev for dev in self.links if self.cni_row(dev)}

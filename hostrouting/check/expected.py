@@ -7,17 +7,16 @@ other. The devices of the first one are expected. This may be wrong in three way
 in doubt (they may not be the intended ones):
 
 - An equal default route leads through another device, or several routers advertise themselves.
-  Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops.
+  tests/hosts: two-cards-with-one-metric, networkd-ra-by-two-nexthops.
 - The default route is a tunnel's. If a card has a default route, too, the tunnel's hides it: it is
   found first, so Linux does not use the card's. Then both are in doubt. A provider's line or a tap
-  is right if it is the only way out. Field states: wg-quick-full-tunnel; pppoe, slirp-tap and
+  is right if it is the only way out. tests/hosts: wg-quick-full-tunnel; pppoe, slirp-tap and
   open-vswitch-netdev are right.
-- A rule leads only root's packets to the default route, and those of others to another one. Field
-  state: second-card-for-root.
+- A rule leads only root's packets to the default route, and those of others to another one.
+  tests/hosts: second-card-for-root.
 
 The first two are decided in `routes.default_route`, because static routes need to know them, too.
-Doubt belongs to devices: what leaves through others is not in doubt. Field states are nodes in
-tests/hosts.
+Doubt belongs to devices: what leaves through others is not in doubt.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -159,7 +158,7 @@ def _routes_that_count(
     tunnel's, as OpenVPN's are (`redirect-gateway def1`): halves by another device are probably the
     very routes that the check has to find. Otherwise all count.
 
-    Field state: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
+    tests/hosts: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
     """
     through_these = with_next_hops(defaults, lambda hop: hop.dev in counting)
     whole = [route for route in through_these if route.prefix.length == 0]
@@ -177,7 +176,7 @@ def _card_below_tunnel(
     one of them. `devs` are the expected devices. If there are cards among them (eth0 beside wg0),
     another card is not below the tunnel: a rail, too, can have a default route.
 
-    Field states: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
+    tests/hosts: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """
     if len(hidden) != 1:
         return None

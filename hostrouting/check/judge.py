@@ -20,11 +20,10 @@ Rules see only the route, never the CIDR that is asked about, so splitting a CID
 worse, and the verdict of a union is the worst of its parts.
 
 To make something fine or doubtful, write a function with the signature of its neighbours and put it
-into a list; its place there says which rules come first. Its docstring names the field states that
-need it: nodes in tests/hosts, one file for each. A device of one more CNI needs no rule: it is a
-row in `config.cni`. What a device is (a card, a tunnel, InfiniBand), `devices` and
-`model.link_kinds` say; which devices are expected, `expected`; which refused ranges are a CNI's,
-`refusals`.
+into a list; its place there says which rules come first. Its docstring names the files of
+tests/hosts, one for each node, that need it. A device of one more CNI needs no rule: it is a row in
+`config.cni`. What a device is (a card, a tunnel, InfiniBand), `devices` and `model.link_kinds` say;
+which devices are expected, `expected`; which refused ranges are a CNI's, `refusals`.
 """
 
 from __future__ import annotations
@@ -180,7 +179,7 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
     A device of a CNI is assumed to bring packets to pods, unless it is an expected one. An address
     of this host, or a broadcast address, hides only a pod that has the same address.
 
-    Field states: rule-before-main-hides-calico-pods, tailscale-exit-node-hides-cni0,
+    tests/hosts: rule-before-main-hides-calico-pods, tailscale-exit-node-hides-cni0,
     address-of-a-pod-on-lo, pod-has-a-broadcast-address.
     """
     if route.type in REFUSING:
@@ -199,7 +198,7 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
 def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
     """Ask `refusals` about a route that refuses packets: it is fine only if it is a CNI's.
 
-    Field states: calico-services-refused, bird-aggregate, flannel-stale-block.
+    tests/hosts: calico-services-refused, bird-aggregate, flannel-stale-block.
     """
     if taken.route.type not in REFUSING:
         return None
@@ -217,7 +216,7 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     that are for others. Packets with a mark are fine there: proxies catch them by `local default
     dev lo`, on every node with Cilium.
 
-    Field states: azure-nd-one-subnet, calico-ipip; anyip-services, anyip-one-service; istio-tproxy;
+    tests/hosts: azure-nd-one-subnet, calico-ipip; anyip-services, anyip-one-service; istio-tproxy;
     vip-with-a-mask-too-long.
     """
     route = taken.route
@@ -243,7 +242,7 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
     """Doubt a route whose devices do not show where packets go: it has none, because Linux does not
     list the next hops of its nexthop object, or an encapsulation may change the destination.
 
-    Field states: segment-routing-by-objects, segment-routing.
+    tests/hosts: segment-routing-by-objects, segment-routing.
     """
     if not taken.devs or why_not_judged(taken.route):
         return Opinion(Grade.DOUBT, NOT_JUDGED, str(taken.route))
@@ -256,7 +255,7 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     no repair leads packets away from there. The opinion names the devices of all escapes. In IPv4,
     a broadcast or multicast route is at least in doubt, because TCP does not connect by it.
 
-    Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
+    tests/hosts: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
     multicast-type-by-the-uplink.
     """
     opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
@@ -293,7 +292,7 @@ def connected_route_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute
     second card with a connected /16 is the outage that the check is for. A tunnel without a default
     route hides no card.
 
-    Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
+    tests/hosts: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
     wireguard-named-without-a-default-route.
     """
     if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
@@ -307,7 +306,7 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
     `allowedDevs` does not end the doubt: it allows a device beside the uplink, and does not say
     which device the uplink is. `expectedDevs` does, and then nothing is in doubt.
 
-    Field states: two-cards-with-one-metric, wg-quick-full-tunnel, oci-rdma-by-ra.
+    tests/hosts: two-cards-with-one-metric, wg-quick-full-tunnel, oci-rdma-by-ra.
     """
     doubtful = judge.uplinks.doubtful
     if dev not in doubtful:
@@ -322,7 +321,7 @@ def route_without_a_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinio
     """Doubt a route without a gateway to addresses that are probably not on the link of the device:
     they are behind the router of the uplink, or, if the device is a bridge of pods, on other nodes.
 
-    Field states: on-link-by-mistake, ifupdown-without-the-router, cni0-for-all-pods; on-link-by-ra
+    tests/hosts: on-link-by-mistake, ifupdown-without-the-router, cni0-for-all-pods; on-link-by-ra
     is fine.
     """
     route = taken.route
@@ -363,7 +362,7 @@ def expected(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
 def allowed_by_configuration(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
     """A device that the operator has allowed is fine.
 
-    Field states: k3s-over-tailscale, hetzner-pods-in-the-private-network.
+    tests/hosts: k3s-over-tailscale, hetzner-pods-in-the-private-network.
     """
     if judge.is_allowed(dev):
         return Opinion(Grade.FINE, ALLOWED, f"{dev} (allowedDevs)")
@@ -373,7 +372,7 @@ def allowed_by_configuration(judge: Judge, dev: str, _: TakenRoute) -> Opinion |
 def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
     """Doubt a CNI's bridge that has a card as a port: packets may go to pods, or out by the card.
 
-    Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
+    tests/hosts: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
     """
     if not judge.devices.is_used_as(dev, "bridge"):
         return None
@@ -392,7 +391,7 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
     There is no opinion if the CNI does not use the device so: a pod's device has routes to single
     addresses, and a device for marked packets only those that a rule has selected by their mark.
 
-    Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI;
+    tests/hosts: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI;
     cni-ptp-wide, antrea-egress; cilium-pool-is-the-node-subnet; cni0-left-beside-calico,
     flannel-beside-cilium.
     """
@@ -429,7 +428,7 @@ def card_that_may_be_meant(judge: Judge, dev: str, _: TakenRoute) -> Opinion | N
     """Doubt each card if a tunnel in doubt or a dummy has the only default route: the card may be
     the uplink that is meant.
 
-    Field states: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
+    tests/hosts: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
     """
     uplinks = judge.uplinks
     if not uplinks.is_card_unknown or not judge.devices.may_be_card(dev):

@@ -6,8 +6,7 @@ where packets end that differ from plain ones at a rule. Nobody knows whether th
 packets. So an end is fine if it would be fine for plain packets, or if it is known what packets
 these are. The functions in `RULES_FOR_OTHER_ENDS` are asked in order, and the first opinion
 decides. The last one says that nothing is known: the doubt `other-packets`, with the selectors to
-write into `intendedRules`. Everywhere else in this file, a rule is a policy rule of the host. Field
-states are nodes in tests/hosts.
+write into `intendedRules`. Everywhere else in this file, a rule is a policy rule of the host.
 """
 
 from __future__ import annotations
@@ -70,10 +69,10 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
 
 
 def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A rule that the operator has named (`intendedRules`) is fine, both for the packets that it
-    selects and for the others.
+    """The packets are fine if the operator has written the rule into `intendedRules`, whether the
+    rule selects these packets or exactly the others.
 
-    Field states: policy-routing-intended, vpn-for-one-user-intended.
+    tests/hosts: policy-routing-intended, vpn-for-one-user-intended.
     """
     is_intended = other.end.rule.selection in judge.config.intended_rules
     return FINE if is_intended else None
@@ -88,7 +87,7 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     The host also answers pods of this node from its own address, by kubelet for example. So if this
     end does not lead to the pods, the addresses of the expected devices are such sources, too.
 
-    Field states: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
+    tests/hosts: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
     block = other.end.rule.src
@@ -123,7 +122,7 @@ def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
     """Packets that arrive on a device are fine: the check is about what this host sends. Packets
     from pods of this node are in doubt if they escape: they should reach the cluster.
 
-    Field states: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
+    tests/hosts: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
     """
     if "iif" not in other.met:
         return None
@@ -137,7 +136,7 @@ def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
     """Packets are fine if their route would be fine for plain packets; for marked packets, if it
     would be fine for marked ones.
 
-    Field states: cilium-native and istio-tproxy (a mark).
+    tests/hosts: cilium-native and istio-tproxy (a mark).
     """
     return FINE if other.opinion_on_route.grade is Grade.FINE else None
 
@@ -147,7 +146,7 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
     network apart from the cluster's own. The network has a table that plain packets never look up,
     and an `unreachable default` in it refuses everything else.
 
-    Field states: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
+    tests/hosts: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
     """
     unreachable = other.end.decision.route
     if other.met.keys() != {"fwmark"} or unreachable is None:
@@ -168,7 +167,7 @@ def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
     route without a gateway, for example. The functions after this one look only at the device, and
     would say that such packets are fine.
 
-    Field state: anycast-address-on-lo-refused.
+    tests/hosts: anycast-address-on-lo-refused.
     """
     if other.end.decision.kind != "unicast" or other.opinion_on_route.name == DOUBTFUL_ROUTE:
         return unknown(judge, other)
@@ -179,7 +178,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
     """Packets from an address of this host are fine by the device that has this address. From an
     address of lo they are fine by any card, because only the service with this address sends them.
 
-    Field states: ec2-net-utils, equinix-metal; anycast-address-on-lo.
+    tests/hosts: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """
     sources = other.end.rule.src
     if "from" not in other.met or sources is None:
@@ -215,7 +214,7 @@ def _addresses_for(hop: NextHop, judge: Judge) -> list[Address]:
     device. In IPv6, the destination decides between all addresses of the device or, if it has none,
     of the host.
 
-    Field state: unnumbered-fabric-and-a-second-card-ipv6.
+    tests/hosts: unnumbered-fabric-and-a-second-card-ipv6.
     """
     every = judge.devices.global_addresses
     own = [address for address in every if address.dev == hop.dev]
@@ -234,7 +233,7 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
     Policy routing for several uplinks is full of such rules, which would all be in doubt.
 
-    Field state: networkd-oif-rule.
+    tests/hosts: networkd-oif-rule.
     """
     return FINE if "oif" in other.met else None
 
@@ -243,7 +242,7 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
     """Marked packets are fine if they leave by the card below the tunnel, and by no other device: a
     VPN marks its own packets, so that they do not leave by the tunnel again.
 
-    Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
+    tests/hosts: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
     if other.met.keys() != {"fwmark"}:
         return None
@@ -252,10 +251,10 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Doubt the packets if their route is in doubt because of the default routes: until it is known
-    which default route is meant, the device is neither right nor wrong.
+    """Doubt the packets, too, if the device of their route is in doubt: it is that of one of
+    several default routes, and nobody knows which of these is meant.
 
-    Field states: second-card-for-root, mihomo-tun.
+    tests/hosts: second-card-for-root, mihomo-tun.
     """
     return other.opinion_on_route if other.opinion_on_route.name == DEFAULT_ROUTES else None
 
@@ -264,7 +263,7 @@ def unknown(_: Judge, other: OtherPackets) -> Opinion:
     """Doubt packets about which nothing is known. The finding names the rule, even one that the
     engine does not evaluate (`goto`): an operator can write it into `intendedRules`.
 
-    Field states: vpn-for-one-user, goto-for-marked-packets.
+    tests/hosts: vpn-for-one-user, goto-for-marked-packets.
     """
     return Opinion(Grade.DOUBT, OTHER_PACKETS, str(other.end.rule))
 

@@ -261,7 +261,9 @@ class FamilyReport(NamedTuple):
         return ips.pop() if len(ips) == 1 else None
 
     def why_unrepaired(self, address: int) -> Why | None:
-        """Why no route repairs this address, which escapes; None if a route of the repair does."""
+        """Why no route leads this address back out by an expected device; None if the repair does.
+        The address has to be one that escapes.
+        """
         ranges = self.repair.unrepairable  # in order
         # The last range that begins at the address or before it.
         place = bisect_right(ranges, address, key=attrgetter("first")) - 1
@@ -359,7 +361,7 @@ class CheckReport(NamedTuple):
 
 
 def _ok_sentence(report: FamilyReport) -> str:
-    """The sentence of an OK: each way in which addresses of the CIDRs are fine, if it occurs."""
+    """The sentence of an OK: all ways in which addresses of these CIDRs are fine."""
     cidrs = spoken([str(cidr) for cidr in report.cidrs])
     fates = [f"leaves through {spoken(report.expected_devs, last='or')}"]
     allowed = dict.fromkeys(part.allowance for part in report.parts if part.allowance)
@@ -367,5 +369,5 @@ def _ok_sentence(report: FamilyReport) -> str:
         fates.append(f"through {spoken(list(allowed), last='or')}")
     if any(part.opinion.name == POD_BLOCK for part in report.parts):
         fates.append("is refused because no pod has it")
-    fates.append("is this host's own")  # any host has some, such as multicast
+    fates.append("is this host's own")  # always: the parts do not say which these are
     return f"every address of {cidrs} {', or '.join(fates)}"

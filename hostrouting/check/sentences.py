@@ -137,7 +137,7 @@ def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
     and the protocol of a CNI on this host. Empty if there is no such CNI. The CNI knows how its
     pods are reached, and the default gateway need not.
 
-    Field state in tests/hosts: calico-routes-by-a-second-card.
+    tests/hosts: calico-routes-by-a-second-card.
     """
     route = escape.decision.route
     if route is None or not route.has_gateway or escape.kind != OVERLAP:

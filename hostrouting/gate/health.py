@@ -50,7 +50,7 @@ def _unusable_program(host: Host) -> Iterator[Finding]:
     reason = host.interpreter.why_not_run()
     if reason:
         sentence = f"{HostLayout.python_path} cannot run {HostLayout.program_path}: {reason}"
-        # If the program has the right content, apply does not write it again: another Python is
-        # needed.
+        # If the program has the right content, apply would not write it again: then this Python
+        # cannot run it, and an administrator has to install another.
         remedy = APPLY if Program().differs(host.files) else TO_INSTALL
         yield Finding("file", "error", sentence, HostLayout.program_path, remedy)

@@ -83,11 +83,10 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
 
 def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     """Yield a finding for each gate that is open even after an apply of this configuration, because
-    of something that systemd has loaded from another program: an error in STRICT, a warning in
-    WARN.
+    of another program's unit file or drop-in: an error in STRICT, a warning in WARN.
 
-    What opens all gates at once is only a warning, and is left out: the file that an administrator
-    writes for this, or a host without systemd.
+    No finding tells of what opens all gates at once: an administrator's file that is there for
+    this, or a host without systemd.
     """
     severity: Severity = "error" if config.route_overlap.is_strict else "warning"
     for finding in judge_gates(host, gated_units(config)).findings:

@@ -37,7 +37,7 @@ class FileLock:
 
     def release(self) -> None:
         with self._mutex:
-            # If the thread gets the lock only later, it sees this, and unlocks at once.
+            # A thread that still waits in flock gets the lock later: then it unlocks at once.
             self._is_released = True
             if self._is_held:
                 self._unlock()

@@ -105,7 +105,7 @@ class Snapshot(NamedTuple):
         return [route for route in self.routes if route.prefix == everywhere]
 
     def to_json(self) -> str:
-        """The snapshot as JSON for `from_json`, in ASCII, so that no stream has to escape a name;
+        """The snapshot as JSON for `from_json`, in ASCII, which can be written with any encoding;
         fields with their default value are left out.
         """
         import json  # noqa: PLC0415  a check on the host reads and writes none

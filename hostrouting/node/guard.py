@@ -168,7 +168,8 @@ class Guard:
 
     def _say_new(self, lines: list[Line], said: set[Line]) -> None:
         """Log the lines that are not in `said`, those of the last pass of this kind; then replace
-        `said` by them. In a fight they are added, so that nothing is logged twice.
+        `said` by them. While another program undoes each repair, they are added instead, so that
+        lines that alternate are not logged again.
         """
         for line in lines:
             if line not in said:

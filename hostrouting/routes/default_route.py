@@ -83,7 +83,7 @@ def devs_hidden_by_a_tunnel(
 ) -> frozenset[str]:
     """If one of the devices is a tunnel, return those of the first default route without a tunnel.
 
-    Field states: wg-quick-full-tunnel, tailscale-exit-node.
+    tests/hosts: wg-quick-full-tunnel, tailscale-exit-node.
     """
     if has_tunnel(devs, links):
         for route in defaults:

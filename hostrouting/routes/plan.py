@@ -39,8 +39,9 @@ from hostrouting.routes.uplink import Need, Uplink
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
-    """The route for replies to probes, if the configuration wants one. Its destination is on the
-    link. Callers leave it out if a configured static route has the same key.
+    """The route for replies to probes, if the configuration wants one: to the network of the global
+    address (such as fd00::1/64), without a gateway. Callers leave it out if a configured static
+    route has the same key.
     """
     rewrite = config.probe_rewrite
     if not (rewrite.enabled and rewrite.ensure_route):

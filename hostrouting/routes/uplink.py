@@ -169,7 +169,7 @@ class Uplink:
     def _is_neighbour(self, destination: Prefix, dev: str | None) -> bool:
         """Whether the destination lies in a network of the device, so that it needs no gateway.
 
-        Field state: second-card-has-half-of-the-network.
+        tests/hosts: second-card-has-half-of-the-network.
         """
         for address in self._addresses:
             if address.dev == dev and destination in address.network:

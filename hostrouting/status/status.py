@@ -218,7 +218,8 @@ def _without(remedy: Remedy, finding: Finding) -> Finding:
 
 def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
     """Return the command of `HostStatus`: apply, or a repair if addresses would escape after apply.
-    Empty if nothing is to be done, or if the command would fail, as it does while a route waits.
+    Empty if nothing is to be done, or if no command makes everything right: `apply` fails while a
+    route waits, and a repair if its routes are not all that is needed.
     """
     if plan is None or plan.routes.waiting:
         return ""
@@ -256,14 +257,14 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """Yield a warning for each unit that waits, or that nobody starts again. A unit that fails and
-    is started again, or is skipped, has none: a kubelet may do so until it joins a cluster.
+    """Yield a warning for each unit that waits, is stuck or is masked. A unit that fails and is
+    started again, or is skipped, has none: a kubelet may do so until it joins a cluster.
     """
     for unit in units:
         if unit.state in {"stuck", "masked", "waiting", "queued"}:
             yield Finding(
                 "unit", "warning", unit.sentence, unit.unit, unit.remedy,
-                can_retry=_CODES[unit.state] == CANNOT_DECIDE,
+                can_retry=_CODES[unit.state] == CANNOT_DECIDE,  # so the state ends by itself
             )  # fmt: skip
 
 

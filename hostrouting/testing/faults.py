@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 E = TypeVar("E", bound=Exception)
-Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch"]
+FaultPoint: TypeAlias = Literal["change", "snapshot", "lookup", "watch"]
 """The calls that can fail. For `change`, each route counts, even if many are passed at once."""
 
 
@@ -75,7 +75,7 @@ class FaultyBackend(RouteBackend):
     """A backend that passes everything on to another one, and fails as a test requires. Each fault
     happens once.
 
-    `moment` is the kind of call. `nth` counts such calls from now on: 1 is the next one::
+    `point` is the kind of call. `nth` counts such calls from now on: 1 is the next one::
 
         backend = FaultyBackend(h200())
         backend.fail("change", errno.ENOBUFS, nth=2)
@@ -87,12 +87,12 @@ class FaultyBackend(RouteBackend):
         self.inner = inner
         self.is_restless = False
         """Set it, and every snapshot says that the tables changed while they were read."""
-        self._moments: dict[str, Faulty[BackendError | KernelError]] = {
-            moment: Faulty() for moment in get_args(Moment)
+        self._faults_at: dict[str, Faulty[BackendError | KernelError]] = {
+            point: Faulty() for point in get_args(FaultPoint)
         }
 
     def fail(
-        self, moment: Moment, error: BackendError | int, *, nth: int = 1, done: bool = False
+        self, point: FaultPoint, error: BackendError | int, *, nth: int = 1, done: bool = False
     ) -> None:
         """Make the nth call of this kind fail: before its work or, with `done`, after its work, as
         a timeout can.
@@ -104,45 +104,47 @@ class FaultyBackend(RouteBackend):
         fault: BackendError | KernelError
         if isinstance(error, BackendError):
             fault = error
-        elif moment == "change":
+        elif point == "change":
             fault = KernelError(error)  # `_change` makes an outcome of it
         else:
-            fault = BackendError(f"the kernel refused a {moment}", errno=error)
-        self._moments[moment].fail(fault, nth=nth, done=done)
+            fault = BackendError(f"the kernel refused a {point}", errno=error)
+        self._faults_at[point].fail(fault, nth=nth, done=done)
 
-    def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
+    def meanwhile(
+        self, point: FaultPoint, happening: Callable[[], object], *, nth: int = 1
+    ) -> None:
         """Call the function just before the nth call of this kind: to change a route as another
         program would, or to delete a device.
         """
-        self._moments[moment].meanwhile(happening, nth=nth)
+        self._faults_at[point].meanwhile(happening, nth=nth)
 
     @property
     def waiting(self) -> int:
         """The number of faults that have not happened yet. It should be 0 at the end of a test:
         otherwise the test has not tested what it set.
         """
-        return sum(faults.waiting for faults in self._moments.values())
+        return sum(faults.waiting for faults in self._faults_at.values())
 
     # The contract of RouteBackend
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
-        with self._moments["snapshot"].call():
+        with self._faults_at["snapshot"].call():
             snapshot = self.inner.snapshot(near=near)
         if self.is_restless:
             return snapshot._replace(restless=True)
         return snapshot
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        with self._moments["lookup"].call():
+        with self._faults_at["lookup"].call():
             return self.inner.lookup(destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        if not self._moments["change"].waiting:  # no fault is set, so no route has to be counted
+        if not self._faults_at["change"].waiting:  # no fault is set, so no route has to be counted
             return self.inner.change(requests)
         return tuple(map(self._change, tuple(requests)))
 
     def watch(self) -> Watch:
-        with self._moments["watch"].call():
+        with self._faults_at["watch"].call():
             return self.inner.watch()
 
     def close(self) -> None:
@@ -151,7 +153,7 @@ class FaultyBackend(RouteBackend):
     def _change(self, request: RouteRequest) -> Outcome:
         # Change one route. A set error is its outcome if it is an errno, or has a `route`.
         try:
-            with self._moments["change"].call():
+            with self._faults_at["change"].call():
                 [outcome] = self.inner.change([request])
         except KernelError as error:  # the errno that was given to `fail`
             return Outcome(request, refusal(request, error.number))

@@ -76,7 +76,7 @@ class FakeFiles:
         return tuple(sorted(names))
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        self._change("write", path, "file")
+        self._record("write", path, "file")
         self._forget(path)
         if isinstance(content, str):  # a text, and not a program
             self.texts[path] = content
@@ -85,14 +85,14 @@ class FakeFiles:
         self.modes[path] = mode
 
     def link(self, path: str, target: str) -> None:
-        self._change("link", path, "file", "link")
+        self._record("link", path, "file", "link")
         self._forget(path)
         self.links[path] = target
 
     def remove(self, path: str) -> bool:
         if not self.look(path):
             return False
-        self._change("remove", path, "file", "link")
+        self._record("remove", path, "file", "link")
         self._forget(path)
         return True
 
@@ -116,11 +116,11 @@ class FakeFiles:
         return ""
 
     def lock(self, path: str, wake: Callable[[], object]) -> _FakeLock:
-        self._change("lock", path, "file", "directory")
+        self._record("lock", path, "file", "directory")
         return _FakeLock(self, path, wake)
 
-    def _change(self, verb: str, path: str, *kinds: str) -> None:
-        # Record the change. HostError if the path cannot be changed, or has none of these kinds.
+    def _record(self, verb: str, path: str, *kinds: str) -> None:
+        # HostError if the path cannot be changed, or has none of these kinds.
         reason = self.broken.get(path) or self._why_broken(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)

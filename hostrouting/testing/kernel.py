@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from phases import Clock
 
 _LOOPBACK = "lo"
-_NOWHERE = (NextHop(_LOOPBACK),)  # where an IPv6 route without next hops leads to, for Linux
+_BY_LO = (NextHop(_LOOPBACK),)  # what Linux gives to an IPv6 route without next hops (unreachable)
 _REFUSED_BY_RULE: dict[str, LookupEnd] = {"blackhole": "blackhole", "prohibit": "prohibit"}
 """The answer if a rule refuses. Not for "unreachable": Linux answers as if no route were found."""
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
@@ -516,7 +516,7 @@ def _has(routes: Iterable[Route], entry: Route) -> bool:
 
 def _path(entry: Route) -> tuple[str | None, IP | None]:
     """The device and gateway of an IPv6 entry, which has one next hop at most."""
-    [hop] = entry.next_hops or _NOWHERE
+    [hop] = entry.next_hops or _BY_LO
     return hop.dev, hop.gateway
 
 
@@ -530,13 +530,14 @@ def _is_meant(present: Route, route: Route) -> bool:
         return _is_meant_in_ipv4(present, route)
     # In IPv6, each next hop is an entry of its own. `encode` sends "::" if there is no gateway.
     [wanted] = route.next_hops or (NextHop(),)
-    [hop] = present.next_hops or _NOWHERE
+    [hop] = present.next_hops or _BY_LO
     return wanted.dev in {None, hop.dev} and wanted.gateway == hop.gateway
 
 
 def _is_meant_in_ipv4(present: Route, route: Route) -> bool:
-    # A request without next hops matches any. Otherwise Linux compares each next hop of the route
-    # with the one in the same place of the request, and ignores others of the request.
+    # If `route`, the request, has no next hops, it matches any. Otherwise Linux compares each next
+    # hop of `present` with the one in the same place of the request, and ignores others of the
+    # request.
     if (route.type, route.scope) != (present.type, present.scope):
         return False
     if route.prefsrc not in {None, present.prefsrc}:

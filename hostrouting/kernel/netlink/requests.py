@@ -81,8 +81,9 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
     ]
     # A list, because `AskedNames` may ask only when all these answers have been received.
     messages = [*netlink.ask(RTM_GETROUTE, questions)]
-    # Many destinations have the same entry, and their messages are the same bytes, because `ask`
-    # sends every lookup with the sequence number 0: each is decoded once.
+    # Linux answers with the route that it found, not with the destination. So destinations of one
+    # route have answers of the same bytes, also because `ask` numbers every lookup 0: each is
+    # decoded once.
     decode_answer = cache(partial(_decode_answer, names=AskedNames(netlink)))
     return tuple(map(decode_answer, messages))
 
