@@ -16,7 +16,8 @@ T = TypeVar("T")
 def await_in_task(
     ctx: phases.Context, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
 ) -> T:
-    """Run the coroutine in the loop, which another thread runs, and return its result.
+    """Run the coroutine in the loop, which another thread runs, and return its result. Begin the
+    run with `run_async`: while `run` blocks the loop, the coroutine would wait for ever.
 
     If the task is cancelled, the coroutine is cancelled. It has ended when Cancelled is raised.
     """

@@ -185,14 +185,14 @@ class Context:
         `task` is the task itself, its name or `group/name`. If several tasks have the name, this is
         the nearest: one beside this task comes before one further out.
 
-        In a dry run, the result is the task's plan. The tasks of an undo are never found, not even
-        during that undo. Raises UnknownTask if no such task has ended, or if two are equally near.
+        In a dry run, the result is the task's plan; after a Skip, it is None. The tasks of an undo
+        are never found, not even during that undo. Raises UnknownTask if no such task has ended, or
+        if two are equally near.
         """
         steps = [] if self.root is None else self.root.walk()
-        # A step has `seconds` once it has begun and ended.
-        ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
+        ended = [step for step in steps if step.status != "running" and step.action != "undo"]
         name = task if isinstance(task, str) else task.name
-        return nearest(name, ran, self.path)
+        return nearest(name, ended, self.path)
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None

@@ -157,15 +157,10 @@ def recorded(step: Step, ctx: Context) -> Iterator[Block]:
 def _record_result(step: Step, result: object) -> None:
     """Keep in the step what the task's method returned, and set its status.
 
-    Raises InvalidTask if the result is still to be computed, such as a coroutine. Raises WouldFail
-    if a plan says that the task would fail; the step then has both the plan and the error.
+    Raises WouldFail if a plan says that the task would fail; the step then has both the plan and
+    the error.
     """
-    if iscoroutine(result):
-        result.close()  # Python would warn of it later, somewhere else
-    is_future = isawaitable(result) or isinstance(result, Future)
-    if is_future or isgenerator(result) or isasyncgen(result):
-        kind = type(result).__name__
-        raise InvalidTask(f"nobody waits for the {kind} that it returned: wait for it in the task")
+    require_finished(result)
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
         step.reason = result.reason
@@ -177,6 +172,16 @@ def _record_result(step: Step, result: object) -> None:
     if step.action == "plan" and would_fail:
         raise WouldFail(would_fail)
     step.status = Status.OK
+
+
+def require_finished(result: object) -> None:
+    """Raise InvalidTask if a function returned what is still to be computed: a coroutine, say."""
+    if iscoroutine(result):
+        result.close()  # Python would warn of it later, somewhere else
+    is_future = isawaitable(result) or isinstance(result, Future)
+    if is_future or isgenerator(result) or isasyncgen(result):
+        kind = type(result).__name__
+        raise InvalidTask(f"nobody waits for the {kind} that it returned: wait for it in the task")
 
 
 def _record_error(step: Step, error: BaseException) -> None:

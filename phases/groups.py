@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from phases.context import Context, Scope, derived
 from phases.errors import Cancelled
-from phases.execution import new_step, raise_together, record_unstarted, run_step
+from phases.execution import new_step, raise_together, record_unstarted, require_finished, run_step
 from phases.step import TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, wrapped
 from phases.values import describe_error, seconds_in_words
@@ -210,7 +210,9 @@ def when(
     """
 
     def do(ctx: Context) -> T | Skip:
-        if condition(ctx):
+        is_met = condition(ctx)
+        require_finished(is_met)
+        if is_met:
             return task.do(ctx)
         return Skip(reason)
 
