@@ -88,8 +88,8 @@ _BLOCKS = {4: (20, 32), 6: (116, 128)}
 def _devices(
     network: str = "", *, pod: str = "", bridge: str = "", marked: str = ""
 ) -> tuple[Device, ...]:
-    """Make the rows for the devices of each use. An argument lists devices as "PATTERN KIND
-    [KIND…]", with a comma before the next one.
+    """Make the rows for the devices of a CNI. Each argument is a use, and lists the devices with
+    that use: "PATTERN KIND [KIND…]", with commas between devices.
     """
     lists: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
     rows: list[Device] = []
@@ -190,8 +190,8 @@ CNIS = (
 
 @lru_cache(4096)  # the devices of pods come and go, each with a new name
 def cni_row(name: str, kind: str) -> tuple[Cni, Device] | None:
-    """The CNI that makes devices with this name and kind, and the row for them; None if no CNI
-    does.
+    """Find out which CNI makes devices with this name and kind: return the CNI, and its row for
+    such devices. None if no known CNI makes them.
     """
     for cni in CNIS:
         for device in cni.devices:
