@@ -41,7 +41,7 @@ class Pyroute2Backend(NetlinkBackend):
     """
 
     def __init__(self, handle: Any) -> None:
-        """Use this handle; BackendError if it cannot be used."""
+        """Use this handle. It is not tried out yet: the first call shows whether it works."""
         self._handle = handle
         super().__init__()
 
@@ -56,8 +56,8 @@ class Pyroute2Backend(NetlinkBackend):
 
 
 class PollingWatch(Watch):
-    """See `Watch`. A wait reads the host at once, then once a second, and ends when the host
-    differs from what was read before.
+    """Watches a kernel that sends no reports: a wait reads its routing at once, then once a second,
+    and ends when the routing differs from what was read before.
     """
 
     def __init__(self, backend: Pyroute2Backend) -> None:
@@ -70,7 +70,10 @@ class PollingWatch(Watch):
         *,
         clock: Clock | None = None,  # noqa: ARG002  a kernel has only the machine's clock
     ) -> bool:
-        """See `Watch.wait`. The host is compared with what the last wait, or the start, read."""
+        """Read the kernel's routing once a second, and return True once it differs from the reading
+        before; False after `timeout` seconds. The first reading is compared with the last one of
+        the wait before, or with the one from when the watch began.
+        """
         deadline = time.monotonic() + timeout
         while True:
             before = self._last
@@ -103,6 +106,7 @@ class _Pipe(Netlink):
         """Yield the answer to each request, in their order."""
         for body in bodies:
             try:
+                # Without NLM_F_ACK, pyroute2 would not wait for an answer.
                 [answer] = self._answers(type_, NLM_F_ACK, body)
             except KernelError as error:
                 yield error
@@ -110,31 +114,34 @@ class _Pipe(Netlink):
                 yield answer
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
-        """Send each message; return the errors by the sequence number in the message: pyroute2
-        sends it with another one. With NLM_F_ACK, pyroute2 waits for the kernel's answer.
+        """Send messages that change something; return the errors by the sequence numbers in these
+        messages. pyroute2 sends each message with a number of its own.
         """
         errors: dict[int, KernelError] = {}
         for packed in messages:
             _, type_, flags, sequence, _ = HEADER.unpack_from(packed)
             try:
+                # Without NLM_F_ACK, pyroute2 would not wait for an answer.
                 self._answers(type_, flags | NLM_F_ACK, packed[HEADER.size :])
             except KernelError as error:
                 errors[sequence] = error
         return errors
 
     def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield each message of a list as a run of its own, after its size."""
+        """Ask the kernel for one of its lists, and yield (size, run) as `Netlink.dump_in_runs`
+        does. Here, each message is a run of its own.
+        """
         for answer in self._answers(type_, NLM_F_DUMP, body):
             yield len(answer), answer
 
     def _answers(self, type_: int, flags: int, body: bytes) -> list[bytes]:
-        """Send a request by the handle; return the messages that answer it, without the
-        acknowledgement. KernelError if the kernel refuses it.
+        """Send a request through the handle; return the messages that answer it, without the
+        acknowledgement. KernelError if the kernel refuses the request.
         """
         try:
             messages = self._handle.nlm_request_batch([_Request(type_, flags, body)])
         except Exception as error:
-            # pyroute2 is not imported here: its NetlinkError is known by this attribute.
+            # pyroute2 is not imported here, so its NetlinkError is recognized by this attribute.
             number = getattr(error, "code", None)
             if number is None:
                 raise
@@ -151,9 +158,12 @@ class _Pipe(Netlink):
 
 
 class _Request(dict[str, dict[str, int]]):
-    """A message for pyroute2, which fills in the header, calls `encode` and sends `data`."""
+    """A message of ours in the form that pyroute2 sends: pyroute2 puts a sequence number into the
+    header, calls `encode`, and sends `data`.
+    """
 
     def __init__(self, type_: int, flags: int, body: bytes) -> None:
+        """Keep what `encode` needs to make the message."""
         super().__init__(header={"type": type_, "flags": flags})
         self._body = body
         self.data = b""
