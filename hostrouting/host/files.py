@@ -55,15 +55,16 @@ class Entry(NamedTuple):
 
 
 def leftover(path: str) -> str:
-    """The path of the temporary file that becomes `path`; a writer that is killed leaves it there.
-    It is the same each time, which is safe because writers hold the lock of the host.
+    """The path of the temporary file that is written first, then renamed to `path`; a writer that
+    is killed leaves it there. It is the same each time, so that the next writer removes it. Only
+    one writes at a time, because writers hold the lock of the host.
     """
     return f"{path}.new"
 
 
 def follow_links(files: Files, path: str) -> Iterator[str]:
-    """Yield the path, and as long as there is a link, the path to which it leads. The last one is a
-    link only after 40 links, as many as Linux follows.
+    """Yield the path and, if a symbolic link is there, the path to which the link leads, and so on
+    until there is no link. Stop at the latest after 40 paths, because Linux follows no more links.
     """
     for _ in range(_LINKS):
         yield path
@@ -74,8 +75,8 @@ def follow_links(files: Files, path: str) -> Iterator[str]:
 
 
 def as_text(content: bytes) -> str:
-    """The content of a file as a text. Bytes that are not UTF-8 become lone surrogates, from which
-    `as_bytes` makes the same bytes.
+    """The content of a file as text. Bytes that are not UTF-8 become lone surrogates, so that
+    `as_bytes` can restore them.
     """
     return content.decode("utf-8", "surrogateescape")
 
@@ -101,22 +102,23 @@ class LocalFiles:
 
     def read_bytes(self, path: str) -> bytes | None:
         place = self._followed(path)
-        if place == f"{self._root}/dev/null":  # by a link there, systemd masks a unit
+        # A link to /dev/null masks a unit of systemd, and is read as an empty file.
+        if place == f"{self._root}/dev/null":
             return b""
         with _host_errors("read", place):
             try:
                 require_kind("read", place, _entry(place, os.stat(place)), "file")
-                # If a fifo has come there meanwhile, this does not wait for a writer.
+                # O_NONBLOCK: if a fifo has come there meanwhile, do not wait for its writer.
                 with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-                    # A longer file is not ours, and could fill the memory: the markers may be in
-                    # another user's folder.
+                    # No file of ours is longer. Some may be in another user's folder, who could put
+                    # a file there that fills the memory.
                     return stream.read(16_000_000)
             except _ABSENT:
                 return None
 
     def look(self, path: str) -> Entry | None:
         entry = _look(self._place(path))
-        # In an image, whoever prepares it stands for root.
+        # In an image, what root will own belongs to the user who prepares it.
         if entry is not None and self._root and entry.owner == os.geteuid():
             return entry._replace(owner=0)
         return entry
@@ -133,21 +135,23 @@ class LocalFiles:
         data = as_bytes(content) if isinstance(content, str) else content
         place = self._place(path)
         require_kind("write", place, _look(place), "file")
+        # The complete new file replaces the old one at once.
         with _host_errors("write", place):
             _replace(place, lambda temporary: _write(temporary, data, mode))
 
     def link(self, path: str, target: str) -> None:
         place = self._place(path)
         require_kind("link", place, _look(place), "file", "link")
+        # The new link replaces an old file or link at once.
         with _host_errors("link", place):
             _replace(place, lambda temporary: os.symlink(target, temporary))
 
     def remove(self, path: str) -> bool:
         place = self._place(path)
-        # A folder is not removed: nobody knows what is in it.
+        # All kinds but a folder, of which nobody knows what is in it.
         require_kind("remove", place, _look(place), "file", "link", "fifo", "special file")
         with _host_errors("remove", place):
-            _unlink(leftover(place))
+            _unlink(leftover(place))  # the temporary file of a writer that was killed
             was_there = _unlink(place)
             if was_there:
                 _flush_folder(os.path.dirname(place))
@@ -159,11 +163,13 @@ class LocalFiles:
     def remove_empty(self, folder: str) -> None:
         try:
             os.rmdir(self._place(folder))
-        except OSError:  # absent, not empty, or a link
+        except OSError:  # it is absent, not empty, or a link, and stays
             return
 
     def lock(self, path: str, wake: Callable[[], object]) -> Lock:
-        """See Files. The root folder, which runs on an image lock, needs no file for that."""
+        """Take the lock, or begin to wait for it (`Files.lock`). An image is locked by its root
+        folder, so that no lock file is left in it.
+        """
         from hostrouting.host.lock import FileLock  # noqa: PLC0415  some systems lack fcntl
 
         place = self._place(path)
@@ -175,18 +181,18 @@ class LocalFiles:
             return FileLock(descriptor, wake)
 
     def _place(self, path: str) -> str:
-        """Where this path is on this machine, with only the links in its folder followed: what is
-        there may itself be a link.
+        """Where a path of the host is on this machine. Links among its folders are followed, but
+        what is at the path may itself be a link, which the caller sees or replaces.
         """
         folder, name = os.path.split(path)
         return f"{self._followed(folder).rstrip('/')}/{name}"
 
     def _followed(self, path: str) -> str:
-        """Where this path is on this machine, with all links followed. They are followed here one
-        by one, because Linux would look for an absolute link of an image on this machine.
+        """Where a path of the host is on this machine, with all links followed. Linux could not
+        follow those of an image: it would look for an absolute target on this machine.
         """
         parts: list[str] = []  # of the path as far as it is followed
-        names = path.split("/")[::-1]  # the rest, the next name last
+        names = path.split("/")[::-1]  # the rest of the path, the next name last
         links = 0
         while names:
             name = names.pop()
@@ -201,6 +207,7 @@ class LocalFiles:
                 links += 1
                 if links > _LINKS:
                     raise _error(path, f"{path}: its links form a loop; remove one of them")
+                # The target is followed next, from the root or from the folder of the link.
                 names += target.split("/")[::-1]
                 if target.startswith("/"):
                     parts.clear()
@@ -210,6 +217,7 @@ class LocalFiles:
 
 
 def _look(place: str) -> Entry | None:
+    """What is at this place on this machine, without following a link; None if it is absent."""
     with _host_errors("read", place):
         try:
             return _entry(place, os.lstat(place))
@@ -218,17 +226,21 @@ def _look(place: str) -> Entry | None:
 
 
 def _entry(place: str, status: os.stat_result) -> Entry:
+    """Describe what is at the place and has this status."""
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
     if kind == "link":
         return Entry(kind, target=os.readlink(place), owner=status.st_uid)
     mode = stat.S_IMODE(status.st_mode)
+    # That the group root may write to a folder opens it to nobody: only root is in this group.
     if kind == "directory" and status.st_gid == 0:
         mode &= ~stat.S_IWGRP
     return Entry(kind, mode, owner=status.st_uid)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:
-    """Raise HostError if the path exists and is not of one of these kinds."""
+    """Raise HostError if something of another kind than these is at the place, so that the caller
+    cannot read, write, link or remove it, as `verb` says. It is no error if nothing is there.
+    """
     if entry is not None and entry.kind not in kinds:
         raise _error(place, f"cannot {verb} {place}: it is a {entry}; remove it")
 
@@ -237,22 +249,22 @@ def open_lock(place: str) -> int:
     """Open a file to lock it with flock(2); return its descriptor. The file and its folder are
     created if they are missing. Raises OSError.
 
-    Only root may open the file, also if it had another mode: whoever can open a file can lock it.
+    Whoever can open a file can lock it, so only the owner may open this one.
     """
     _make_folder(os.path.dirname(place))
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    os.fchmod(descriptor, 0o600)
+    os.fchmod(descriptor, 0o600)  # if the file existed, it may have another mode
     return descriptor
 
 
 def _replace(place: str, make: Callable[[str], object]) -> None:
-    """Let `make` make the new file at a temporary path, and rename it to `place`. If this fails,
-    the old file is still there, unless the disk fails after the rename.
+    """Replace the file or link at the place at once: `make` makes the new one at a temporary path,
+    which is then renamed. If anything fails before the rename, the old one is still there.
     """
     temporary = leftover(place)
     folder = os.path.dirname(place)
     _make_folder(folder)
-    _unlink(temporary)
+    _unlink(temporary)  # a writer that was killed may have left it
     try:
         make(temporary)
         os.replace(temporary, place)
@@ -264,19 +276,21 @@ def _replace(place: str, make: Callable[[str], object]) -> None:
 
 
 def _write(place: str, content: bytes, mode: int) -> None:
-    """Create this file, which nobody else may open until it is complete."""
+    """Create a temporary file with this content and mode. Only its owner may open it until it is
+    complete.
+    """
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as stream:
         stream.write(content)
         stream.flush()
         os.fchmod(descriptor, mode)
-        # Before the rename: a power loss leaves the old text or the new one.
+        # Now it can be renamed: after a power loss, there is the old content or the new one.
         os.fsync(descriptor)
 
 
 def _make_folder(place: str) -> None:
     """Make the folder and its parents if they are missing, so that they survive a power loss. Only
-    the owner may write there, and all users may read, whatever the umask.
+    the owner may write to a new folder, and all users may read it, whatever the umask is.
     """
     if os.path.isdir(place):
         return
@@ -286,14 +300,14 @@ def _make_folder(place: str) -> None:
         os.mkdir(place, 0o755)
     except FileExistsError:
         return
-    # This only adds what the umask took: others could never write there, not even for a moment.
+    # This adds what the umask took from the mode above; others could not write there before either.
     os.chmod(place, 0o755)  # noqa: S103  like other system folders
     _flush_folder(parent)
 
 
 def _unlink(place: str) -> bool:
     """Remove a file or link; False if it was absent."""
-    # On a read-only file system, unlink fails even if the file is absent.
+    # It is looked for first: on a read-only file system, unlink fails even if it is absent.
     if not os.path.lexists(place):
         return False
     os.unlink(place)
@@ -301,7 +315,9 @@ def _unlink(place: str) -> bool:
 
 
 def _flush_folder(folder: str) -> None:
-    """Write the names in the folder to the disk: a new or removed one survives a power loss."""
+    """Write the names in the folder to the disk, so that a file which was just created, renamed or
+    removed there stays so after a power loss.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -325,12 +341,14 @@ _REMEDIES = {
 
 @contextmanager
 def _host_errors(verb: str, place: str) -> Iterator[None]:
-    """Turn an OSError of the block into a HostError with the path and a remedy."""
+    """Turn an OSError that leaves the block into a HostError with the place and a remedy; `verb`
+    says what was tried there.
+    """
     try:
         yield
     except OSError as error:
         reason = error.strerror
-        if error.filename not in {None, place}:  # the temporary file, or a folder
+        if error.filename not in {None, place}:  # the error is about the temporary file or a folder
             reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
         sentence = f"cannot {verb} {place}: {reason}; {remedy}"

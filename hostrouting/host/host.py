@@ -59,10 +59,11 @@ class Host:
         files: Files = _LOCAL_FILES,
         manager: Manager | None = _MANAGER,
     ) -> None:
-        """Use these; the defaults are those of this machine.
+        """Without arguments, the host is this machine.
 
-        `backend` connects to the kernel's routing for a `with` block. An image has no kernel, and
-        no manager unless one is given: its units start when it boots.
+        `backend` connects to the kernel's routing for a `with` block. With None, the host is an
+        image, which has no kernel; by default it has no manager either, because its units start
+        only when it boots.
         """
         if backend is None and manager is _MANAGER:
             manager = None  # the systemd of this machine does not run the units of an image
@@ -77,11 +78,11 @@ class Host:
 
     @classmethod
     def offline(cls, root: str | PathLike[str]) -> Self:
-        """An image mounted at root: files are written and units are enabled there; no kernel is
-        touched.
+        """The host that is an image, mounted at `root`: files are written and units are enabled
+        there; no kernel is touched.
 
         Symbolic links are followed as after the image has booted, and never lead out of it. Raises
-        ValueError for this machine itself.
+        ValueError if `root` is the root of this machine itself.
         """
         if realpath(root) == "/":
             raise ValueError(f"root is {root!r}, which is this machine: use Host.local()")
@@ -89,15 +90,18 @@ class Host:
 
     @property
     def nftables(self) -> Nftables:
-        """The packet filter of this machine, not used for an image. A FakeHost has its own."""
+        """The packet filter of this machine. For an image it is not used, and a FakeHost, for
+        tests, has its own.
+        """
         from hostrouting.kernel.nftables import NftProgram  # noqa: PLC0415  most hosts never need it
 
         return NftProgram()
 
     @property
     def interpreter(self) -> Interpreter:
-        """The Python of this machine, even if `files` are others, because it is run here; for an
-        image, where nothing is run, the Python in `files`. A FakeHost has its own.
+        """The Python that is to run the installed program. For an image, it is looked for in the
+        files of the image, and is not run. Otherwise it is the one of this machine, where it is
+        run, even if `files` are elsewhere. A FakeHost, for tests, has its own.
         """
         from hostrouting.host.interpreter import NodeInterpreter  # noqa: PLC0415  only to install
 
@@ -138,13 +142,15 @@ class Host:
         cancelled or its time is up first. The lock of an image is that of its root folder, so that
         no lock file is left there.
         """
-        clock = ctx.clock  # `wake` makes its `wait` ask again whether the wait is over
+        # `clock.wait` asks its condition again after each `clock.wake`. The lock calls `wake` once
+        # this process has it, and `on_cancel` calls it after a cancellation.
+        clock = ctx.clock
         until = clock.now() + _LOCK_WAIT
         lock = self.files.lock("/" if self.is_image else HostLayout.lock_path, clock.wake)
         try:
             if not lock.is_held():
                 ctx.log.info("%s; waiting up to %.0f s", _LOCKED, until - clock.now())
-                with ctx.on_cancel(clock.wake):  # after a cancellation, its end raises Cancelled
+                with ctx.on_cancel(clock.wake):  # raises Cancelled at its end after a cancellation
                     clock.wait(lambda: lock.is_held() or ctx.cancelled, until)
             if not lock.is_held():
                 raise NotReady(f"{_LOCKED}, still after {_LOCK_WAIT:g} s", kind="busy")

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 _FOLDER = "/usr/bin"
 USUAL = f"{_FOLDER}/python3"
 _NAME = re.compile(r"python3\.([0-9]+)")
-_TIMEOUT = 60.0
-"""Seconds in which a slow disk has read everything."""
+_TIMEOUT = 60.0  # seconds, in which a slow disk has read everything
 _NEEDED = "Python {}.{} or newer".format(*OLDEST_PYTHON)
 TO_INSTALL = Remedy(f"install {_NEEDED}, as the package python3 or python3.N")
 # Not -m, which loads modules from the present folder, as root; nor -I, which ignores the hash seed.
@@ -46,22 +45,22 @@ sets are compiled in the order of their hashes, so the seed has the bytes be the
 
 
 class Interpreter(Protocol):
-    """The Python of a node."""
+    """The Python of a node, which is to run the installed program there."""
 
     def find(self) -> str:
         """The path of the interpreter that is to run hostrouting.pyz; empty if there is none."""
 
     def compile(self, path: str, sources: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Return these sources and the files that the interpreter at `path` compiles from them, all
-        by their names. With the compiled files, a start takes a quarter of the time. A Python of
-        another version ignores them, and reads the sources.
+        """Compile the sources of the program with the interpreter at `path`, so that the program
+        starts in a quarter of the time. Return the sources and the compiled files, all by their
+        names. A Python of another version ignores the compiled files, and reads the sources.
 
         Raises RequirementError if the interpreter cannot load what the gate needs.
         """
 
     def why_not_run(self) -> str:
-        """Why the interpreter at `HostLayout.python_path` cannot run the installed program as the
-        gate runs it; empty if it can.
+        """Try whether the installed interpreter, at `HostLayout.python_path`, can run the installed
+        program as a start of a gated unit does. Return why it cannot; empty if it can.
         """
 
 
@@ -72,10 +71,12 @@ class NodeInterpreter:
         self._files = files
 
     def find(self) -> str:
-        """Return /usr/bin/python3. If it is absent, or the name of its target says that it is too
-        old, as on RHEL 9 (python3.9), return the newest python3.N in /usr/bin; "" if that is too
-        old. If no name tells the version of python3, it is returned, too: `compile` shows later
-        whether it is too old.
+        """Return the path of a Python that seems new enough; "" if there is none. Usually this is
+        /usr/bin/python3. If it is absent, or a link to an old one, such as python3.9 on RHEL 9, it
+        is the newest python3.N in /usr/bin.
+
+        Only names of files are read. If none tells the version of python3, it is returned, and
+        `compile` shows later whether it is too old.
         """
         *_, end_of_links = follow_links(self._files, USUAL)
         if self._files.look(end_of_links) is not None:
@@ -91,13 +92,14 @@ class NodeInterpreter:
         return _compile(path, tuple(sources.items()))
 
     def why_not_run(self) -> str:
-        return _why_not_run(HostLayout.python_path, HostLayout.program_path)
+        return _failure_of_trial(HostLayout.python_path, HostLayout.program_path)
 
 
 @cache
 def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, bytes]:
-    """Write the sources into a folder, compile them there, and return both (`Interpreter.compile`).
-    The result is cached, because an agent may plan and install several times.
+    """Do what `Interpreter.compile` promises, in a temporary folder: try whether the interpreter
+    can run these sources, and compile them. The result is cached, because an agent may plan and
+    install several times.
     """
     with tempfile.TemporaryDirectory(prefix="hostrouting-") as folder:
         for name, source in sources:
@@ -105,10 +107,11 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "wb") as file:
                 file.write(source)
-        reason = _why_not_run(path, folder)
+        reason = _failure_of_trial(path, folder)
         if not reason:
-            # This compiles the folder, and leaves its path out of the names in the compiled files.
-            reason = _run(path, *_COMPILE, folder, folder, code=0)
+            # The first `folder` is left out of the names in the compiled files, and the second is
+            # what is compiled.
+            reason = _failure_of(path, *_COMPILE, folder, folder, expected_code=0)
         if reason:
             raise cannot_run(path, reason)
         files: dict[str, bytes] = {}
@@ -120,21 +123,21 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
         return files
 
 
-def _why_not_run(path: str, program: str) -> str:
-    """Run a trial: return why this interpreter cannot load the gate from the program, an archive or
-    a folder; empty if it can.
+def _failure_of_trial(path: str, program: str) -> str:
+    """Try to load the gate from the program, an archive or a folder, with the interpreter at this
+    path. Return why that failed; empty if it succeeded.
     """
-    # "" is the argument of the called function: a trial has none.
-    return _run(path, "-I", "-S", "-c", _TRIAL, "", program, code=PASSED)
+    # The code takes an argument, which a trial does not have (""), and the path of the program.
+    return _failure_of(path, "-I", "-S", "-c", _TRIAL, "", program, expected_code=PASSED)
 
 
-def _run(*command: str, code: int) -> str:
-    """Run the command; return why it did not end with this code, or "" if it did."""
+def _failure_of(*command: str, expected_code: int) -> str:
+    """Run the command. Return why it did not end with this exit code; empty if it did."""
     try:
         ended = run_program(*command, timeout=_TIMEOUT, environment=_ENVIRONMENT)
     except OSError as error:
         return error.strerror or str(error)
-    return "" if ended.code == code else _reason_of(ended)
+    return "" if ended.code == expected_code else _reason_of(ended)
 
 
 def _reason_of(ended: Ended) -> str:
@@ -144,14 +147,14 @@ def _reason_of(ended: Ended) -> str:
     if ended.code < 0:
         return f"signal {-ended.code} ended it"
     lines = ended.err.strip().splitlines()
-    if ended.code and lines:  # what a process prints that succeeds is no reason
+    if ended.code and lines:  # with exit code 0, the output explains no failure
         return lines[-1]
     return f"it ended with {ended.code}"
 
 
 def minor_version(files: Files, path: str) -> int | None:
-    """The N of the first name python3.N among this path and those to which its links lead; None if
-    there is no such name.
+    """The minor version of the Python at this path, as names of files tell it: the N of the first
+    python3.N among the path and the targets of its links. None if there is no such name.
     """
     for place in follow_links(files, path):
         minor = _minor_in(posixpath.basename(place))
@@ -161,18 +164,18 @@ def minor_version(files: Files, path: str) -> int | None:
 
 
 def _minor_in(name: str) -> int | None:
-    """The N of a python3.N; None for another name."""
+    """The N of a file name python3.N; None for another name."""
     matched = _NAME.fullmatch(name)
     return None if matched is None else int(matched[1])
 
 
 def cannot_run(path: str, reason: str) -> RequirementError:
-    """The error of an interpreter that cannot run the program."""
+    """Make the error for an interpreter that cannot run the program."""
     sentence = f"{path} cannot run hostrouting on this node: {reason}"
     return RequirementError(findings=[Finding("requirement", "error", sentence, path, TO_INSTALL)])
 
 
 def missing_interpreter() -> Finding:
-    """The finding that a node has no interpreter that could run the program."""
+    """Make the finding that a node has no Python that could run the program."""
     sentence = f"{_FOLDER} has no {_NEEDED}, which hostrouting needs on a node"
     return Finding("requirement", "error", sentence, "python3", TO_INSTALL)

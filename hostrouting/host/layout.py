@@ -75,7 +75,7 @@ class HostLayout:
 
     @staticmethod
     def undo_path(number: int) -> str:
-        """The path of the nth undo file, which survives a reboot: it restores what azure-vnet had
-        left behind.
+        """The path of an undo file: a script that restores what one cleanup of azure-vnet's
+        remains, the nth, has deleted. It survives a reboot.
         """
         return f"/var/lib/hostrouting/azure-vnet-{number}.undo"

@@ -16,8 +16,9 @@ SHARED = "/etc/systemd/"
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether what is at this path is ours; the path is one that we write to. In systemd's folders,
-    a file, or the target of a link, must have our mark. In our own folders, everything is ours.
+    """Whether hostrouting wrote what is at this path, which is one of its paths. In its own
+    folders, everything is ours. In systemd's folders, other programs write, too: a file there, or
+    the target of a link, is ours if it has our mark.
     """
     entry = files.look(path)
     if entry is None:
