@@ -181,7 +181,9 @@ def require_finished(result: object) -> None:
     is_future = isawaitable(result) or isinstance(result, Future)
     if is_future or isgenerator(result) or isasyncgen(result):
         kind = type(result).__name__
-        raise InvalidTask(f"nobody waits for the {kind} that it returned: wait for it in the task")
+        raise InvalidTask(
+            f"nobody waits for the {kind} that was returned: wait for it in the function"
+        )
 
 
 def _record_error(step: Step, error: BaseException) -> None:

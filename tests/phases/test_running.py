@@ -67,7 +67,7 @@ def test_what_a_call_does_not_finish(do: Callable[[Context], object], kind: str)
     """A function that returns a coroutine, generator or future has failed, also in an undo and as a
     condition.
     """
-    words = f"nobody waits for the {kind} that it returned: wait for it in the task"
+    words = f"nobody waits for the {kind} that was returned: wait for it in the function"
     hidden = phases.task("a")(do)
     undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)
     condition = cast("Callable[[Context], bool]", do)
