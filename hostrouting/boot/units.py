@@ -38,6 +38,13 @@ _GATE = "; ".join(
         # at once, and it exits with 255 even if the unit counts SIGTERM as a success
         # (SuccessExitStatus=).
         "u=$1",
+        # Every other end refuses the start with 255, also an early one, such as a fork that fails:
+        # with 1 to 254, systemd would skip the start and report a success.
+        'trap "exit 255" EXIT',
+        "pass() { trap - EXIT",
+        "exit 0; }",
+        # Python may write its cache, and the umask of the unit may be 0.
+        "umask 022",
         # The echo of some shells makes other characters of a backslash, which a name may have.
         # systemd makes one backslash of two.
         r'say() { printf "%s\\n" "$1" >&2; }',
@@ -45,7 +52,7 @@ _GATE = "; ".join(
         "wait $!",
         # A program that is still being loaded cannot log why it ends.
         f'[ $? = {REFUSED} ] || say "<3>hostrouting: $u was refused: a signal ended the gate"',
-        "exit 255; }",
+        "exit; }",
         "trap stop HUP INT QUIT TERM USR1 USR2",
         # The opening is a regular file of root's that only root can write and nobody can execute,
         # with a reason in its first line. `status` has the same rule (gate/unit_gates.py).
@@ -53,7 +60,7 @@ _GATE = "; ".join(
         "[ ! -O $f ] || m=$(ls -ld $f)",
         "case $m in -r[w-]-[r-]--[r-]--*) read -r r <$f;; esac",
         'case $r in *[![:space:]]*) say "<4>hostrouting: $u starts UNCHECKED: $f: $r"',
-        "exit 0;; esac",
+        "pass;; esac",
         # A unit may have a network of its own, which the + of the condition does not undo.
         "n=",
         '[ /proc/self/ns/net -ef /proc/1/ns/net ] || n="nsenter --target 1 --net --"',
@@ -61,10 +68,10 @@ _GATE = "; ".join(
         # Any status other than PASSED and REFUSED, even 0, means that the program did not run to
         # its end.
         "s=$?",
-        f"[ $s != {PASSED} ] || exit 0",
+        f"[ $s != {PASSED} ] || pass",
         # The command that opens the gate needs this folder, which the program would have made.
         f"[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory}",
-        f"[ $s != {REFUSED} ] || exit 255",
+        f"[ $s != {REFUSED} ] || exit",
         (
             'say "<3>hostrouting: $u was refused: the gate could not be run (exit $s), see the '
             'lines above"'
@@ -84,8 +91,6 @@ _GATE = "; ".join(
             'say "<5>hostrouting: to start ALL gated units without any check until the next boot, '
             f'as root: {HostLayout.opening_command}"'
         ),
-        # With 1 to 254, systemd would skip the start and report a success.
-        "exit 255",
     )
 )
 """The shell command of the gate, with the unit as $1: the unit starts if the gate was opened, or if

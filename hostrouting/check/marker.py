@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hostrouting.errors import HostError
 from hostrouting.finding import WRONG, Finding
 from hostrouting.host.layout import HostLayout
+from hostrouting.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +28,7 @@ def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding])
     far as possible, because no verdict is better than a wrong one.
     """
     marker, lines = _marker_of(report, findings)
-    text = "".join(f"{line}\n" for line in lines)
+    text = "\n".join(map(printable, (*lines, "")))
     try:
         for path in HostLayout.markers:
             if path != marker:
@@ -47,11 +48,12 @@ def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, l
     verdict = report.verdict
     if verdict == "ok":
         return HostLayout.ok_path, ["ok", *map(str, findings)]
-    if verdict == "undecided":
-        doubtful = [str(family) for family in report.families if family.verdict == "undecided"]
-        return HostLayout.undecided_path, doubtful
     if verdict == "no-default-route":
         return HostLayout.detected_path, ["no-default-route"]
+    if verdict == "undecided":
+        return HostLayout.undecided_path, [
+            str(family) for family in report.families if family.verdict == "undecided"
+        ]
     return HostLayout.detected_path, [each.line for each in findings if each.name in WRONG]
 
 

@@ -24,8 +24,7 @@ PREDICATES: dict[State, str] = {
     "stuck": "has failed, and systemd does not start it again",
     "masked": "is masked, so systemd does not start it",
     "fails": "fails, and systemd will start it again",
-    "skipped": "does not run: systemd skipped its start, because a condition other than the gate "
-    "was not met",
+    "skipped": "does not run: systemd skipped its start, but not because of the routes",
     "unknown": "is not known to systemd: it is not installed, or has another name",
     "waiting": "waits in the gate",
     "queued": "does not run: its start waits for another unit",

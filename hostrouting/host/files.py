@@ -26,7 +26,6 @@ _KINDS = {
     stat.S_IFREG: "file",
     stat.S_IFLNK: "link",
     stat.S_IFDIR: "directory",
-    stat.S_IFIFO: "fifo",
 }
 
 
@@ -34,7 +33,7 @@ class Entry(NamedTuple):
     """What a path is, without following a link."""
 
     kind: str
-    """A "file", a "link", a "directory", a "fifo", or a "special file"."""
+    """A "file", a "link", a "directory", or a "special file", such as a fifo."""
     mode: int = 0
     """The permissions; 0 for a link, which has none of its own. Of a folder with the group root,
     without what this group may write: only root is in it.
@@ -106,15 +105,18 @@ class LocalFiles:
         if place == f"{self._root}/dev/null":
             return b""
         with _host_errors("read", place):
+            # Some files are in another user's folder, who can put anything there, at any moment.
+            # O_PATH opens nothing: to open a device can have an effect, and a fifo would wait.
             try:
-                require_kind("read", place, _entry(place, os.stat(place)), "file")
-                # O_NONBLOCK: if a fifo has come there meanwhile, do not wait for its writer.
-                with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-                    # No file of ours is longer. Some may be in another user's folder, who could put
-                    # a file there that fills the memory.
-                    return stream.read(16_000_000)
+                handle = os.open(place, os.O_PATH)
             except _ABSENT:
                 return None
+            try:
+                require_kind("read", place, _entry(place, os.fstat(handle)), "file")
+                with open(f"/proc/self/fd/{handle}", "rb") as stream:
+                    return stream.read(16_000_000)  # no file of ours is longer
+            finally:
+                os.close(handle)
 
     def look(self, path: str) -> Entry | None:
         entry = _look(self._place(path))
@@ -149,7 +151,7 @@ class LocalFiles:
     def remove(self, path: str) -> bool:
         place = self._place(path)
         # All kinds but a folder, of which nobody knows what is in it.
-        require_kind("remove", place, _look(place), "file", "link", "fifo", "special file")
+        require_kind("remove", place, _look(place), "file", "link", "special file")
         with _host_errors("remove", place):
             _unlink(leftover(place))  # the temporary file of a writer that was killed
             was_there = _unlink(place)
@@ -231,8 +233,9 @@ def _entry(place: str, status: os.stat_result) -> Entry:
     if kind == "link":
         return Entry(kind, target=os.readlink(place), owner=status.st_uid)
     mode = stat.S_IMODE(status.st_mode)
-    # That the group root may write to a folder opens it to nobody: only root is in this group.
-    if kind == "directory" and status.st_gid == 0:
+    # That the group root may write to a folder opens it to nobody, because only root is in this
+    # group. But of a folder with an access list, these bits are what anybody in the list may do.
+    if kind == "directory" and status.st_gid == 0 and not os.listxattr(place):
         mode &= ~stat.S_IWGRP
     return Entry(kind, mode, owner=status.st_uid)
 
@@ -331,7 +334,6 @@ _REMEDIES = {
     errno.EPERM: _DENIED,
     errno.EROFS: "remount the file system writable",
     errno.ENOSPC: "free some space, or inodes (df -i)",
-    errno.EDQUOT: "free some space, or raise the quota",
     errno.ELOOP: "the path is a link: remove it",
     errno.EISDIR: "remove the folder",
     errno.ENOENT: "a part of the path is missing",

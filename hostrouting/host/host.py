@@ -149,7 +149,7 @@ class Host:
         lock = self.files.lock("/" if self.is_image else HostLayout.lock_path, clock.wake)
         try:
             if not lock.is_held():
-                ctx.log.info("%s; waiting up to %.0f s", _LOCKED, until - clock.now())
+                ctx.log.info("%s; waiting up to %.0f s", _LOCKED, _LOCK_WAIT)
                 with ctx.on_cancel(clock.wake):  # raises Cancelled at its end after a cancellation
                     clock.wait(lambda: lock.is_held() or ctx.cancelled, until)
             if not lock.is_held():

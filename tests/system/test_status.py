@@ -155,7 +155,7 @@ SKIPS = (
 
 
 def a_start_that_is_skipped(repaired: System) -> None:
-    """Given a condition other than the gate that is not met, the page says so."""
+    """Given a condition other than the gate that is not met, the page does not blame the routes."""
     for text, reason in SKIPS:
         repaired.lay(OVERRIDE, text)
         repaired.must("systemctl", "daemon-reload")

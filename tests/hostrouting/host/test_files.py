@@ -188,7 +188,8 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
             VERBS[verb](str(path))
         return str(caught.value), caught.value.target
 
-    sentence = f"cannot {verb} {path}: it is a {kind}; remove it"
+    named = kind.replace("fifo", "special file")
+    sentence = f"cannot {verb} {path}: it is a {named}; remove it"
     assert in_child(try_it) == (sentence, str(path))
     if kind == "directory":
         assert try_it("remove") == (sentence.replace(verb, "remove", 1), str(path))

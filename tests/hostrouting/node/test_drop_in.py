@@ -302,6 +302,23 @@ def test_only_one_status_opens(shell: tuple[str, ...], tmp_path: Path) -> None:
         assert (COULD_NOT_BE_RUN in log) is (end not in {"exit 97", "exit 98"}), end
 
 
+def test_the_umask_of_a_unit(node: SandboxedNode) -> None:
+    """It does not open files that Python writes, such as its cache, to other users."""
+    node.place(PROGRAM).touch()
+    node.files.write(PYTHON, "#!/bin/sh\necho x >/run/written; exit 97\n", mode=0o755)
+    assert node.run("sh", "-c", 'umask 0; exec "$@"', "sh", *gate()).status == 0
+    assert node.place("/run/written").stat().st_mode & 0o777 == 0o644
+
+
+def test_no_process_can_be_started(node: SandboxedNode) -> None:
+    """The start fails, so that systemd tries it again: after another status, it would skip it."""
+    node.install(PASSES)
+    as_user = ("setpriv", "--reuid=64321", "--regid=64321", "--clear-groups")  # root has no limit
+    done = node.run("prlimit", "--nproc=0", *as_user, *gate())
+    assert done.status == 255
+    assert "fork" in done.stderr
+
+
 def test_an_interpreter_that_is_too_old(node: SandboxedNode) -> None:
     """It says so itself, in each unit."""
     node.install(PASSES)
