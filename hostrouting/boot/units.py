@@ -25,8 +25,8 @@ HEADER = f"# {MARK}; changes are overwritten.\n"
 def _program(function: str) -> str:
     """The shell command that runs this function of `hostrouting.node` with the argument $1.
 
-    The shell opens the program as descriptor 3, from which Python imports the function. A process
-    that opened it by its path for each module would fail when a run replaces the file.
+    The shell opens the program once, as descriptor 3, and Python imports its modules from there. If
+    Python opened the file by its path for each module, it would fail when a run replaces the file.
     """
     python = f'{HostLayout.python_path} -I -S -c "{HostLayout.call_code.format(function)}"'
     return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
@@ -221,8 +221,9 @@ def _render(
     paths: str = _READ_ONLY,
     is_enabled: bool = True,
 ) -> str:
-    """The text of a unit that runs this command; `settings` are further lines of [Service]. Its
-    sandbox leaves it these capabilities, these system calls beside the usual ones, and these paths.
+    """The text of a unit of ours, which runs this command in a sandbox. `settings` are further
+    lines of [Service]. The sandbox leaves the command these `capabilities`, and these system
+    `calls` beside the usual ones; `paths` are settings that say where it may write.
     """
     lines = [
         "[Unit]",
@@ -250,10 +251,10 @@ def _command(function: str, argument: str) -> str:
 
 
 def _oneshot(part: str) -> tuple[str, ...]:
-    """The arguments of `_render` that every oneshot has: the command that makes this part of a
-    pass, and two settings.
+    """The arguments of `_render` for a unit that makes this part of a pass once, and then ends (a
+    oneshot): its command and two settings.
     """
-    # The time-out is longer than the 75 s after which the program ends itself.
+    # The program ends itself after 75 s, and can log why. systemd's time-out must be longer.
     return _command("boot", part), "Type=oneshot", "TimeoutStartSec=90"
 
 

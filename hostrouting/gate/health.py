@@ -24,33 +24,36 @@ if TYPE_CHECKING:
 def find_faults(
     host: Host, units: Sequence[str], faults: Iterable[Finding] = ()
 ) -> tuple[Finding, ...]:
-    """What is wrong with the gate of these units, the worst first. `faults` are those of
-    config.json, with which the gate refuses every start.
+    """What is wrong with the gate of these units, the worst first: why it refuses every start, or
+    why it is open, so that units start unchecked. `faults` are those of config.json, because of
+    which it refuses every start.
 
-    The reasons for which the gate refuses every start get the name gate-shut if some unit has to
-    pass the gate. If all gates are open, they stop no start, and keep their own names.
+    What makes the gate refuse every start is named gate-shut. It keeps its own name if all gates
+    are open, because then it stops no start.
     """
     reasons_to_refuse = [*faults]
     if units:
         with suppress(HostError):  # this user may not read our folders
             untrusted = [*find_untrusted(host.files)]
             reasons_to_refuse += untrusted
-            if not untrusted:  # else root would run what others can change
-                reasons_to_refuse += _unusable_program(host)
+            if not untrusted:  # else root would run here what others can change
+                reasons_to_refuse += _program_that_fails(host)
     gates = judge_gates(host, units)
     if gates.held:
         reasons_to_refuse = [each._replace(name="gate-shut") for each in reasons_to_refuse]
     return worst_first((*reasons_to_refuse, *gates.findings))
 
 
-def _unusable_program(host: Host) -> Iterator[Finding]:
-    """Yield an error if the program does not run as the gate runs it."""
+def _program_that_fails(host: Host) -> Iterator[Finding]:
+    """Yield an error if the installed program does not run, tried as the gate would run it: then
+    the gate refuses every start.
+    """
     if host.is_image:  # its interpreter does not run here
         return
     reason = host.interpreter.why_not_run()
     if reason:
         sentence = f"{HostLayout.python_path} cannot run {HostLayout.program_path}: {reason}"
-        # If the program has the right content, apply would not write it again: then this Python
-        # cannot run it, and an administrator has to install another.
+        # A program that differs from ours is written again by apply. One that is right needs
+        # another Python, which an administrator has to install.
         remedy = APPLY if Program().differs(host.files) else TO_INSTALL
         yield Finding("file", "error", sentence, HostLayout.program_path, remedy)

@@ -65,8 +65,9 @@ class UnitGates(NamedTuple):
 
 
 def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
-    """Find out which of these gated units have an open gate, and why. A finding with the name
-    gate-open says that; those with another name say why the file that opens all gates does not.
+    """Find out for which of these gated units the gate is open, so that systemd starts the unit
+    unchecked, and why. A finding named gate-open says why. A finding with another name is about a
+    file that should open all gates, but is ignored.
     """
     findings: list[Finding] = []
     if units:
@@ -82,22 +83,26 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
 
 
 def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    """Yield a finding for each gate that is open even after an apply of this configuration, because
-    of another program's unit file or drop-in: an error in STRICT, a warning in WARN.
+    """Yield a finding for each gate that another program's unit file or drop-in cancels, so that
+    the unit starts unchecked, even after an apply of this configuration: an error in STRICT, a
+    warning in WARN.
 
-    No finding tells of what opens all gates at once: an administrator's file that is there for
-    this, or a host without systemd.
+    What opens all gates at once is left out: the file by which an administrator opens them, and a
+    host without systemd.
     """
     severity: Severity = "error" if config.route_overlap.is_strict else "warning"
     for finding in judge_gates(host, gated_units(config)).findings:
+        # What opens all gates at once is only a warning.
         is_open = finding.name == "gate-open" and finding.severity == "error"
-        # An apply writes our drop-ins again, and reloads systemd.
+        # An apply mends the rest: it writes our drop-ins again, and reloads systemd.
         if is_open and finding.remedy not in {APPLY, RELOAD}:
             yield finding._replace(severity=severity)
 
 
 def systemd_does_not_run(units: Sequence[str]) -> Finding:
-    """The warning that these units are not held back, because systemd does not run here."""
+    """The warning that these units start unchecked, because systemd, which runs the gate, does not
+    run here.
+    """
     sentence = (
         f"systemd does not run here: nothing holds {spoken(units)} back, and nothing sets the "
         "routes at boot"
@@ -107,8 +112,9 @@ def systemd_does_not_run(units: Sequence[str]) -> Finding:
 
 
 def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
-    """Yield a warning if no systemd runs, and one about the file by which an administrator opens
-    all gates: they are open, or the file is ignored because of a wrong owner, mode or content.
+    """Yield a warning if no systemd runs, which would run the gates. Yield another one if there is
+    a file by which an administrator opens all gates: they are open, or the file is ignored because
+    of its owner, mode or content.
     """
     if host.running_manager is None:
         yield systemd_does_not_run(units)
@@ -130,9 +136,10 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
 
 
 def _reason_to_open(files: Files, entry: Entry) -> str:
-    """The reason in the file that opens the gate. Empty if the gate does not accept the file: it
-    must be a file of root that root can read, only root can write, and nobody can execute, with the
-    reason in its first line. The shell in the drop-in has the same rule, and a test compares both.
+    """The reason that is written in the file by which an administrator opens the gate. Empty if the
+    gate ignores the file. It counts only if it is root's, readable by root, writable by nobody else
+    and executable by nobody, with the reason in its first line. The shell command of the gate has
+    the same rule, and a test compares the two.
     """
     is_readable = bool(entry.mode & 0o400)
     has_other_bits = bool(entry.mode & ~0o644)  # execute, setuid, or write for others
@@ -146,8 +153,9 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
 
 
 def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
-    """Yield an error if the gate of the unit is open (systemd starts the unit unchecked), or else
-    one for each loaded instance whose gate is open.
+    """Yield an error if the gate of the unit is open, so that systemd starts the unit unchecked. If
+    the unit is a template, and its gate is not open, yield one for each loaded instance whose gate
+    is.
     """
     drop_in = HostLayout.drop_in_path(unit)
     runs_gate = _runs_gate(host.files, drop_in)
@@ -161,7 +169,7 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
         names.append(instance_pattern(unit))
     for properties in manager.show(_PROPERTIES, *names):
         name = properties["Id"]
-        # systemd loads no template, so an instance that nobody uses is shown instead.
+        # systemd shows no template. This is the instance that nobody uses: it stands for it.
         if name == plain_instance(unit):
             name = unit
         reason, remedy = _why_open(name, properties, drop_in, runs_gate=runs_gate)
@@ -172,30 +180,32 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
-    """Whether our drop-in is there and runs the gate, also if an earlier release wrote it: in each
-    release, the command ends with these words.
+    """Whether the drop-in at this path has systemd run the gate. A drop-in that an earlier release
+    of ours wrote counts, too.
     """
     entry = files.look(drop_in)
     if entry is None or entry.kind != "file":
         return False
+    # In every release, the command of the gate ends with these words.
     return f"{GATE_MARK} %n\n" in (files.read(drop_in) or "")
 
 
 def _why_open(
     name: str, properties: Mapping[str, str], drop_in: str, *, runs_gate: bool
 ) -> tuple[str, Remedy]:
-    """Return why the gate of this unit is open, and the remedy. The reason is empty if the gate is
-    not open. `properties` are what systemd has loaded; `runs_gate` is about the drop-in on disk.
+    """Return why the gate of this unit is open, so that systemd starts the unit unchecked, and the
+    remedy. The reason is empty if the gate is not open. `properties` are what systemd has loaded;
+    `runs_gate` says whether our drop-in on disk runs the gate.
     """
     see = Remedy("see", command_of("systemctl cat", name), needs_root=False)
     is_loaded = GATE_MARK in properties["ExecCondition"]
     is_outdated = properties["NeedDaemonReload"] == "yes"
     never_starts = properties["LoadState"] in _NEVER_STARTS
-    # Without our drop-in, the gate can only be in another file; then it is loaded and up to date.
-    # A unit that is masked, say, is loaded without its drop-ins, so its properties show no gate.
+    # Without our drop-in, another file may still run the gate. Then systemd shows the gate, and
+    # needs no reload. It shows no gate of a unit that never starts, such as a masked one.
     if not runs_gate and (never_starts or not is_loaded or is_outdated):
         return f"{drop_in} is missing or was overwritten", APPLY
-    # It cannot start until systemd loads it again, and then systemd also reads the drop-in.
+    # Such a unit cannot start until systemd loads it again, and then it also loads our drop-in.
     if never_starts:
         return "", see
     if not is_loaded and is_outdated:
