@@ -28,10 +28,10 @@ _REFUSALS = (
 def find_losses(
     installed: HostRoutingConfig, gated: Iterable[str], config: HostRoutingConfig
 ) -> Iterator[Fault]:
-    """Yield a fault for each protection that the installed configuration has and the new one has
-    not: a CIDR, STRICT, the refusal of UNDECIDED, the guard, or any static route; and for the units
-    that are gated now (`gated`) and would not be any more. Those are the units that have a drop-in,
-    whatever the installed configuration says: somebody may have edited it.
+    """Yield a fault for each protection that the new configuration (`config`) would take away: a
+    CIDR that is checked, STRICT, the refusal of UNDECIDED, the gate of a unit, all static routes,
+    the guard. `gated` are the units that have our drop-in now. The installed configuration need not
+    name them any more: somebody may have edited it.
 
     Not a loss: a static route that another one replaces, because the run and each start check the
     addresses; other devices or rules that are allowed, which only change how the host is judged;
