@@ -57,7 +57,7 @@ _REST_FACTOR = 25
 """A rest is this many times as long as the work of the pass before it."""
 
 
-def run_guard() -> int:
+def guard_host() -> int:
     """Guard this host until a signal ends this process; return the exit status of the service."""
     try:
         stop_on_signals()
@@ -74,7 +74,7 @@ def run_guard() -> int:
 
 
 class Guard:
-    """Makes passes, and keeps what the guard has to know from one to the next."""
+    """Repairs the routing of a host, pass after pass, and keeps what the next pass has to know."""
 
     def __init__(
         self,
@@ -89,16 +89,19 @@ class Guard:
         self._watch = watch
         self._clock = clock
         self._whole_pass_from = clock.now()
-        """The time from which on the next pass is a whole one."""
+        """The time from which on the next pass is a whole one, which also loads the table for
+        probes, and checks. Other passes only set the routes.
+        """
         self._refusals = 0
-        """How many passes in a row Linux has refused, up to the last pass."""
+        """How many passes in a row Linux has refused, up to the last pass; 0 if not that one."""
         self._fight = Fight(host.files)
         self._said: dict[bool, set[Line]] = {False: set(), True: set()}
-        """The lines of the last pass that was not a whole one, and of the last that was; in a
-        fight, those of all passes since it began.
+        """What was logged, so that it is not logged again: the lines of the last whole pass (True),
+        and of the last other pass (False). In a fight, those of all passes since it began.
         """
         self._has_failed = False
-        """Whether a pass has held units back, and no whole pass since then was without that."""
+        """Whether a pass has held units back, and the journal does not say yet that this is over.
+        """
 
     def run(self) -> None:
         """Make passes for ever; the first is a whole one."""
@@ -112,9 +115,10 @@ class Guard:
             self._fight.end()
 
     def make_next_pass(self) -> float:
-        """Make a pass, and rest. Return in how many seconds the next one is due, even if nothing
-        changes; zero or fewer mean at once. After a pass that only sets the routes, a whole one is
-        due as soon as `_WHOLE_INTERVAL` is over.
+        """Make a pass, and rest. Return in how many seconds the next one is due if nothing changes
+        until then; zero or fewer mean at once. A pass either only sets the routes, or is a whole
+        one, with a check. After the first kind, a whole pass is due as soon as `_WHOLE_INTERVAL` is
+        over.
         """
         is_whole = self._clock.now() >= self._whole_pass_from
         if is_whole:
@@ -126,8 +130,8 @@ class Guard:
         return min(idle_time, self._whole_pass_from - self._clock.now())
 
     def _make_pass(self, *, is_whole: bool) -> float:
-        """Make a pass, and log what is new. Return how many seconds to rest after it: the longer it
-        has worked, the more, within limits.
+        """Make a pass, and log what is new. Return how many seconds to rest after it: longer after
+        a pass that has worked longer, so that the guard uses little of a processor.
         """
         with TimeLimit(TIME_LIMIT):
             # Processor time, because a wait for the lock is not work.
@@ -135,6 +139,7 @@ class Guard:
             lines, refuses = self._make_parts(PARTS if is_whole else ("static_routes",))
             seconds = self._clock.processor_time() - began
         self._say_new(lines, self._said[is_whole])
+        # Say once that all is right again, and not between two repairs of a fight.
         if refuses:
             self._has_failed = True
         elif is_whole and self._has_failed and not self._fight.is_on:
@@ -143,8 +148,8 @@ class Guard:
         return min(max(seconds * _REST_FACTOR, _SHORTEST_REST), _LONGEST_REST)
 
     def _make_parts(self, parts: Collection[PassPart]) -> tuple[list[Line], bool]:
-        """Make these parts of a pass. Return the lines for the journal, and whether units are held
-        back.
+        """Make these parts of a pass. Return the lines for the journal, and whether gated units
+        must not start now.
         """
         done = Done()  # `run_pass` notes its changes there, also if it fails
         refusals_in_a_row = self._refusals + 1
@@ -167,13 +172,14 @@ class Guard:
         return lines, outcome.refuses
 
     def _say_new(self, lines: list[Line], said: set[Line]) -> None:
-        """Log the lines that are not in `said`, those of the last pass of this kind; then replace
-        `said` by them. While another program undoes each repair, they are added instead, so that
-        lines that alternate are not logged again.
+        """Log those lines of a pass that are new: `said` has the lines of the last pass of the same
+        kind (whole or not), and then gets these in their place.
         """
         for line in lines:
             if line not in said:
                 say(*line)
+        # While another program undoes each repair, `said` keeps all lines: otherwise two lines that
+        # alternate would be logged again and again.
         if not self._fight.is_on:
             said.clear()
         said.update(lines)

@@ -27,7 +27,7 @@ _ABOUT_SIGNALS = (
 
 
 def say(level: int, text: str) -> None:
-    """Log a line. If it cannot be written, that is ignored: no decision depends on the log."""
+    """Log a line. A line that cannot be written is lost: no decision depends on the log."""
     line = f"<{level}>hostrouting: {printable(text)}\n"
     try:
         os.write(2, line.encode())
@@ -36,8 +36,8 @@ def say(level: int, text: str) -> None:
 
 
 def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
-    """Yield the lines about a pass: what was changed, what is wrong, and each verdict that is ok.
-    The other verdicts are among the findings.
+    """Yield the lines for the journal about a pass: what was changed, what is wrong, and each
+    verdict that is ok. Any other verdict is among what is wrong.
     """
     changes = done.changes
     if changes:
@@ -63,8 +63,8 @@ def say_failure(error: BaseException) -> None:
 
 
 def describe_failure(error: BaseException) -> list[str]:
-    """Return lines that say why a process of the node ended before its work was done; and what is
-    true now, if the error has notes about that.
+    """Return lines that say why a process of the node ended before its work was done, and what is
+    true now, such as routes that were rolled back, if the error has notes about that.
     """
     if isinstance(error, Stopped):
         lines = [f"{error} ended this; {_ABOUT_SIGNALS}"]

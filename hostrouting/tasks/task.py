@@ -26,7 +26,7 @@ _TASKLESS = ("gate", "guard", "manage_foreign")
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
 class InstallTask:
-    """A task that brings a configuration onto a host. Without a `section`, all of it."""
+    """A task that brings a configuration onto a host: one `section` of it, or all of it."""
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
     parts: ClassVar[tuple[PassPart, ...]] = PARTS
@@ -56,11 +56,13 @@ class InstallTask:
 
     @property
     def request(self) -> Request:
-        """What a run of the task is asked for: to replace the whole configuration (no names) or, if
-        the task has a section, this section, and each that has no task and is not the default.
+        """What a run of the task is asked to install: the whole configuration (no names) or, if the
+        task is for one section, this section and those settings of the configuration for which
+        there is no task (`_TASKLESS`), such as the guard.
         """
         names: tuple[str, ...] = ()
         if self.section is not None:
+            # A setting that has its default stays as it is installed.
             default = HostRoutingConfig()
             taskless = [
                 name for name in _TASKLESS if getattr(self.config, name) != getattr(default, name)
@@ -71,9 +73,9 @@ class InstallTask:
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
-        A process that is not root gets the plan of root, which it could not carry out. The check,
-        if it is a part, is of the host as it would be after the plans of the earlier tasks in the
-        same dry run, and after this one.
+        A process that is not root gets the plan of root, which it could not carry out. If the task
+        checks the host, the plan has a check of the host as it would be after the plans of the
+        earlier tasks in the same dry run, and after this one.
         """
         ctx = ctx or phases.Context()
         steps = [] if ctx.root is None else ctx.root.walk()  # all of the dry run so far
@@ -86,8 +88,9 @@ class InstallTask:
         return self.install(ctx, self.request)
 
     def install(self, ctx: phases.Context, request: Request) -> CheckResult | phases.Skip:
-        """Make the host what is asked for; see `install.install`. Without a `section`, each part is
-        a step of its own. `before` gets what was installed before, for an undo.
+        """Make the host what this request asks for: that of the task, or that of its undo; see
+        `install.install`. A task for the whole configuration makes each part as a step of its own.
+        What was installed before goes into `before`, for an undo.
         """
         return install(
             self.host,
@@ -100,9 +103,9 @@ class InstallTask:
         )
 
     def undo(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        """Install the former configuration again: that from before the run that has just failed or,
-        in an undo on its own, that from before the first run. If nothing was installed then, all is
-        removed. A task for one section restores that section.
+        """Install again what was installed before: before the run that has just failed or, if
+        undo() is called on its own, before the first run of this task that is not undone yet. If
+        nothing was installed then, all is removed. A task for one section restores that section.
 
         HostError if the former configuration could not be read, or if another run has installed
         something else since.

@@ -24,7 +24,7 @@ from hostrouting.model.snapshot import Snapshot
 from hostrouting.node import guard
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.node.fight import _QUIET, Fight, read_fight
-from hostrouting.node.guard import Guard, run_guard
+from hostrouting.node.guard import Guard, guard_host
 from hostrouting.node.journal import describe_failure
 from hostrouting.testing import FakeFiles, FakeHost, FaultyBackend
 from hostrouting.upkeep.passes import Done
@@ -372,7 +372,7 @@ def test_a_signal(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[
     host = node()
     monkeypatch.setattr(Host, "local", lambda: host)
     host.faults.meanwhile("watch", lambda: signal.raise_signal(signal.SIGTERM))
-    assert run_guard() == 0
+    assert guard_host() == 0
     assert logged(capfd) == []
 
 
@@ -383,7 +383,7 @@ def test_netlink_cannot_be_opened(
     host = attrs.evolve(node(), backend=Mock(side_effect=BackendError("cannot use netlink")))
     host.files.texts[HostLayout.ok_path] = "ok\n"
     monkeypatch.setattr(Host, "local", lambda: host)
-    assert run_guard() == 1
+    assert guard_host() == 1
     assert logged(capfd) == ["3 cannot use netlink"]
     assert marker_of(host) == ""
 
