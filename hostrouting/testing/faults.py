@@ -31,11 +31,11 @@ class Faulty(Generic[E]):
         self.fault: E | None = None
         """The error that every call raises; None for no error."""
         self._calls = 0
-        # By the number of the call.
+        # What a test has set, by the number of the call.
         self._errors: dict[int, E] = {}
         self._happenings: dict[int, list[Callable[[], object]]] = {}
+        # The calls that do their work before they raise their error.
         self._fail_after_work: set[int] = set()
-        """The calls that do their work before they raise their error."""
 
     @property
     def waiting(self) -> int:
@@ -57,8 +57,9 @@ class Faulty(Generic[E]):
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Make a call, whose work is the block: count it, run the functions that were set for it,
-        and raise its error before or after the block.
+        """Let the faults of a test act on a call of the fake, which does its work in the block:
+        count the call, run the functions that are set for it, and raise the error that is set for
+        it, before or after the block.
         """
         self._calls += 1
         call = self._calls
@@ -83,10 +84,10 @@ class FaultyBackend(RouteBackend):
     """
 
     def __init__(self, inner: RouteBackend) -> None:
-        """Wrap the backend `inner`. The method `close` closes it."""
+        """Wrap the backend `inner`. The method `close` closes `inner`, too."""
         self.inner = inner
         self.is_restless = False
-        """Set it, and every snapshot says that the tables changed while they were read."""
+        """If a test sets it, every snapshot says that the tables changed while they were read."""
         self._faults_at: dict[str, Faulty[BackendError | KernelError]] = {
             point: Faulty() for point in get_args(FaultPoint)
         }
@@ -105,7 +106,7 @@ class FaultyBackend(RouteBackend):
         if isinstance(error, BackendError):
             fault = error
         elif point == "change":
-            fault = KernelError(error)  # `_change` makes an outcome of it
+            fault = KernelError(error)  # `_change_one` makes an outcome of it
         else:
             fault = BackendError(f"the kernel refused a {point}", errno=error)
         self._faults_at[point].fail(fault, nth=nth, done=done)
@@ -113,15 +114,15 @@ class FaultyBackend(RouteBackend):
     def meanwhile(
         self, point: FaultPoint, happening: Callable[[], object], *, nth: int = 1
     ) -> None:
-        """Call the function just before the nth call of this kind: to change a route as another
-        program would, or to delete a device.
+        """Call the function just before the nth call of this kind. It may do what another program
+        could do at this time, such as change a route or delete a device.
         """
         self._faults_at[point].meanwhile(happening, nth=nth)
 
     @property
     def waiting(self) -> int:
-        """The number of faults that have not happened yet. It should be 0 at the end of a test:
-        otherwise the test has not tested what it set.
+        """The number of faults that have not happened yet. At the end of a test, it should be 0:
+        otherwise the test has not tested what it meant to.
         """
         return sum(faults.waiting for faults in self._faults_at.values())
 
@@ -141,7 +142,8 @@ class FaultyBackend(RouteBackend):
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         if not self._faults_at["change"].waiting:  # no fault is set, so no route has to be counted
             return self.inner.change(requests)
-        return tuple(map(self._change, tuple(requests)))
+        # A fault counts routes, so each is a call of its own.
+        return tuple(map(self._change_one, tuple(requests)))
 
     def watch(self) -> Watch:
         with self._faults_at["watch"].call():
@@ -150,8 +152,9 @@ class FaultyBackend(RouteBackend):
     def close(self) -> None:
         self.inner.close()
 
-    def _change(self, request: RouteRequest) -> Outcome:
-        # Change one route. A set error is its outcome if it is an errno, or has a `route`.
+    def _change_one(self, request: RouteRequest) -> Outcome:
+        # Change one route, or let the fault happen that a test has set for it. An errno, or an
+        # error with a `route`, becomes the outcome; any other error is raised.
         try:
             with self._faults_at["change"].call():
                 [outcome] = self.inner.change([request])
