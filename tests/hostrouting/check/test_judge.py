@@ -176,6 +176,7 @@ the table of a user's network is for marked packets alone, and not for all that 
   undecided | rule not fwmark 1/1; rule pref 90 fwmark 1/1 lookup 254
   ok        | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable default table 200; \
 10.200.0.0/16 dev flannel.1 table 200
+  undecided | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable default table 200
   undecided | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable 172.16.0.0/16 table 200; \
 10.200.0.0/16 dev flannel.1 table 200
 intendedRules names each rule by its selectors, and says nothing about others
