@@ -39,9 +39,10 @@ from hostrouting.routes.uplink import Need, Uplink
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
-    """The route for replies to probes, if the configuration wants one: to the network of the global
-    address (such as fd00::1/64), without a gateway. Callers leave it out if a configured static
-    route has the same key.
+    """The route by which replies to probes leave this host, if the configuration wants one
+    (`ensureRoute`). It leads to the network of the global address from which probes seem to come
+    (such as fd00::1/64), and has no gateway. Callers leave it out if a configured static route has
+    the same key.
     """
     rewrite = config.probe_rewrite
     if not (rewrite.enabled and rewrite.ensure_route):
@@ -53,9 +54,12 @@ def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
 def plan_static_routes(
     config: HostRoutingConfig, snapshot: Snapshot, *, may_move: bool = True
 ) -> RoutePlan:
-    """Plan how to get from the snapshot to the routes of a configuration. Our other routes are
-    deleted. Without `may_move`, as for the gate, a static route of ours that works stays although
-    it would lead elsewhere now. The route for replies to probes names its device, so never moves.
+    """Plan the steps from the host as it is (`snapshot`) to the routes that the configuration
+    wants. Routes of ours that it does not want are deleted.
+
+    Without `may_move`, as for the gate, a static route of ours that works stays, even if it would
+    lead elsewhere if it were made now. The route for replies to probes names its device, so it
+    never moves.
     """
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}
@@ -82,9 +86,12 @@ def _plan_route(
     may_move: bool = True,
     on_link: bool = False,
 ) -> RoutePlan:
-    """Plan one configured route; `present` are the routes that have its key now. A route of ours
-    that works stays if the wanted route still needs something or, without `may_move`, if it leads
-    elsewhere. For `on_link`, see `Uplink.route_to`.
+    """Plan one configured route. `present` are the routes on the host that have its key now.
+
+    If one of ours works already, it stays while the wanted route cannot be completed. Without
+    `may_move`, it also stays if the wanted route leads elsewhere; `_follows_its_routers` has the
+    exceptions. The plan says what a route that stays will do after a reboot. For `on_link`, see
+    `Uplink.route_to`.
     """
     key = static.key
     wanted = uplink.route_to(
@@ -113,15 +120,19 @@ def _plan_route(
 
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
-    """Return the route that Linux uses of `present`, which have the key of `static`, if it is ours
-    and works; else None. It works if its devices and gateways are as configured, and each next hop
-    has a link and reaches its gateway, unless it is dead: Linux does not use it then.
+    """Find the route of ours that already does what `static` asks, so that it can stay; None if
+    there is none. `present` are the routes with the key of `static`, and only the one that Linux
+    uses counts.
+
+    It works if all its next hops have the configured device and gateway. Each also needs a link and
+    has to reach its gateway, except a dead one, which Linux does not use.
     """
     used = min(present, key=_order_of_use, default=None)
-    # Without next hops, it leads by a nexthop object that the kernel does not describe.
+    # A route without next hops leads by a nexthop object that the kernel does not describe, so
+    # nobody knows whether it is as configured.
     if used is None or used.protocol != OURS or used.is_passed_over or not used.next_hops:
         return None
-    entry = as_stored(used)[0]  # in IPv6, the other next hops may be another program's
+    entry = as_stored(used)[0]  # in IPv6, its first next hop: others may be another program's
     for hop in entry.next_hops:
         if static.dev not in {None, hop.dev} or static.gateway not in {None, hop.gateway}:
             return None
@@ -131,9 +142,10 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
 
 
 def _follows_its_routers(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
-    """Whether the working route is replaced even without `may_move`: the wanted route has all of
-    its next hops, and more, because routers come back one by one; or a gateway of the working route
-    is in no default route any more (its router may be gone), and the wanted one adds no device.
+    """Whether the wanted route replaces the working one even without `may_move`, because the
+    routers have changed. Either the wanted route has all next hops of the working one, and more:
+    routers come back one by one. Or a gateway of the working route is in no default route any more,
+    so its router may be gone, and the wanted route leads through no further device.
     """
     hops = _hops_alive(working)
     if hops < _hops_alive(wanted):
@@ -143,7 +155,9 @@ def _follows_its_routers(working: Route, wanted: Route, defaults: Iterable[Route
 
 
 def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    """The present routes by key, in the kernel's order: those with these keys, and all of ours."""
+    """Group the present routes by key: those with one of `keys`, and all of ours. The routes of one
+    key stay in the kernel's order.
+    """
     present: dict[RouteKey, list[Route]] = {key: [] for key in keys}
     for route in snapshot.routes:
         if route.protocol == OURS or route.key in present:
@@ -152,8 +166,10 @@ def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKe
 
 
 def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[RouteStep, ...]:
-    """Return the steps for one key. `present` are the routes that have the key now. If no route is
-    wanted, ours are deleted. If there is a conflict, it is the only step.
+    """Return the steps for one key, after which Linux uses the wanted route, or one that leads the
+    same way. `present` are the routes that have the key now. Ours are deleted if they lead
+    elsewhere, or if no route is wanted. If Linux uses another program's route that leads elsewhere,
+    this is a conflict, and the only step.
     """
     stale: list[Route] = []
     staying: list[Route] = []  # the first of them is the one that Linux will use
@@ -164,12 +180,13 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
         for entry in as_stored(route):
             if wanted is not None and _way(entry) == _way(wanted):
                 staying.append(entry)
-            # An old entry is left alone if Linux could delete one before it that stays: behind
-            # that, Linux does not use the old entry anyway.
+            # An old entry is left alone if a request to delete it could take an earlier one that
+            # stays. It does no harm, because Linux uses the earlier one.
             elif not any(deletion_could_take(entry, before) for before in staying):
                 stale.append(entry)
-    # The last route is deleted first, so that a rollback adds them in their order. But a route with
-    # fewer next hops goes before the others: a request to delete another could take it instead.
+    # The last route is deleted first, so that a rollback, which begins with the last deletion, adds
+    # them in their old order. But routes with fewer next hops go first, because a request to delete
+    # a route with more of them could take one with fewer instead.
     stale.reverse()
     stale.sort(key=lambda route: len(route.next_hops))
     reason = "not configured" if wanted is None else "leads elsewhere"
@@ -187,9 +204,11 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
 
 
 def deletion_could_take(deleted: Route, other: Route) -> bool:
-    """Whether Linux, asked to delete `deleted`, a route of ours, would delete `other` if that comes
-    first under the same key. Linux compares the protocol and, place by place, the next hops; it
-    ignores further next hops of the request.
+    """Whether a request to delete `deleted`, a route of ours, could make Linux delete `other`
+    instead. Both have the same key, and `other` comes first.
+
+    Linux compares the protocol and, place by place, the next hops. It ignores further next hops of
+    the request, so a route with only the first of them is taken, too.
     """
     if other.protocol != OURS:
         return False
@@ -199,20 +218,22 @@ def deletion_could_take(deleted: Route, other: Route) -> bool:
 
 
 def _order_of_use(route: Route) -> tuple[bool, int, int]:
-    """Sort the routes with one RouteKey by this: Linux uses the first. A route that has expired, or
-    has only dead next hops, comes last. In IPv6, the preference of the router counts.
+    """The sort key of the routes with one RouteKey: Linux uses the first. A route that has expired,
+    or has only dead next hops, comes last. In IPv6, the preference of the router counts.
     """
     return (route.is_passed_over, *route.rank)
 
 
 def _way(route: Route) -> tuple[object, ...]:
-    """The fields of a route that decide where its packets go; `unread` are its encapsulations. A
-    dead next hop beside others does not count: Linux does not use it, and no wanted route has one.
+    """What decides where the packets of a route go: two routes with the same way are equally good.
+    A dead next hop beside others does not count, because Linux does not use it, and a wanted route
+    never has one.
     """
+    # `unread` are the encapsulations.
     return (route.type, _hops_alive(route), route.unread, bool(route.expired))
 
 
 def _hops_alive(route: Route) -> set[NextHop]:
-    """The device and the gateway of each next hop that is not dead; of all, if all are."""
+    """The device and the gateway of each next hop that is not dead; of each, if all are dead."""
     alive = [hop for hop in route.next_hops if not hop.dead] or route.next_hops
     return {NextHop(hop.dev, hop.gateway) for hop in alive}
