@@ -58,9 +58,9 @@ _CHANGED_WHILE_READ = Finding(
 
 
 def check_kernel(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
-    """Check this host now, without waiting for anything: a task waits for what
-    `find_what_may_come` names. While the kernel's answers differ from its tables, check again, up
-    to three times in all. ConfigError if no CIDRs are expected.
+    """Check this host now, without waiting for what may still come after a boot
+    (`find_what_may_come`). While the kernel's answers differ from its tables, these may have
+    changed in between: check again, up to three times in all. ConfigError if no CIDRs are expected.
     """
     require_cidrs(config)
     report = _check_once(backend, config)
@@ -77,9 +77,11 @@ def _differs(report: CheckReport) -> bool:
 
 
 def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
-    """What is missing and may still come after a boot, in words: default routes and expected
-    devices. If this verdict keeps units from starting, a difference between the tables and the
-    kernel counts, too: the tables may still be changing. Empty if nothing is missing.
+    """Say what is missing and may still come after a boot, so that a caller can wait for it:
+    default routes and expected devices. Empty if nothing is missing.
+
+    If this verdict keeps units from starting, a difference between the tables and the kernel's
+    answers counts, too, because the tables may still be changing.
     """
     if report.verdict == "ok":
         return ""
@@ -105,7 +107,7 @@ def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
 
 
 def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:
-    """Check the host of this snapshot, without asking a kernel. ConfigError if no CIDRs are
+    """Check a host from its snapshot alone, without asking a kernel. ConfigError if no CIDRs are
     expected.
     """
     require_cidrs(config)
@@ -123,15 +125,15 @@ def require_cidrs(config: HostRoutingConfig) -> None:
 # One family.
 
 
-def _judges(snapshot: Snapshot, check: RouteOverlapConfig) -> Iterator[Judge]:
+def _judges(snapshot: Snapshot, config: RouteOverlapConfig) -> Iterator[Judge]:
     """Yield a judge for each family in which CIDRs are expected."""
-    for family in sorted({cidr.version for cidr in check.cidrs}):
-        yield Judge(Fib(snapshot, family), check)
+    for family in sorted({cidr.version for cidr in config.cidrs}):
+        yield Judge(Fib(snapshot, family), config)
 
 
 def check_family(judge: Judge) -> FamilyReport:
-    """Judge every address of the CIDRs of this family. Without an expected device, no address is
-    judged: every one would escape, and the report says just that there is no default route.
+    """Judge every address of the family's CIDRs, and report what was found. If no device is
+    expected, because there is no default route, no address is judged: each one would escape.
     """
     cidrs = of_family(judge.config.cidrs, judge.fib.family)
     blocks: list[Prefix] = []
@@ -171,8 +173,8 @@ def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
 
 
 def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
-    """Yield each doubt about these parts, with each range that it is about. Decisions that are not
-    judged are left out: `_doubts_about_not_judged` names the rules and routes that are the reason.
+    """Yield each doubt about these parts, with each range that it is about. The doubt not-judged is
+    left out, because `_doubts_about_not_judged` names the rules and routes that are its reason.
     """
     parts_with_doubts: list[tuple[Part, tuple[Opinion, ...]]] = []
     for part in parts:
@@ -187,8 +189,8 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
 def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
     """Yield a doubt for each address of this host that the rules do not lead to table local: the
     rule for that table was deleted, or is not the first. Packets to the address may then never
-    reach the host. This is only a doubt, because IPv6 may look up the table even without the rule:
-    the rules and tables do not show whether it does.
+    reach the host. They do if IPv6 still looks up the table without the rule. Rules and tables do
+    not show whether it does, so this is only a doubt.
 
     tests/hosts: networkd-took-the-local-rule, netbird-and-vrf.
     """
@@ -197,17 +199,18 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
         return
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     for address in judge.devices.addresses:
-        # An address on a port of a VRF has its local route in the table of the VRF. Not 127.0.0.1:
-        # it would be named wherever the rule is missing, and nobody else uses it.
+        # An address on a port of a VRF is left out, because its local route is in the table of the
+        # VRF. So is an address of lo: no other host sends to 127.0.0.1, and yet it would be named
+        # wherever the rule is missing.
         can_be_local = address.dev != "lo" and Prefix.of(address.ip) in local
         if can_be_local and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
             yield Opinion(Grade.DOUBT, MISSING_RULE), int(address.ip), int(address.ip)
 
 
 def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterator[RangeInDoubt]:
-    """Yield a doubt for each rule and route that the engine does not evaluate and that applies to
-    addresses in these blocks. A rule or route for all addresses always counts. If no default
-    route is found, there are no blocks, and what is not judged may lead to a default route.
+    """Yield a doubt for each rule and route that the engine (`fib`) does not evaluate, if it
+    applies to addresses in these blocks. If it applies to all addresses, it counts even without
+    blocks: there are none if no default route is found, and this rule or route may lead to one.
     """
     for name, prefix in not_judged(judge.fib):
         if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
@@ -218,7 +221,9 @@ def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterat
 
 
 def _check_once(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
-    """Read the host, as far as it matters to the CIDRs (`near`), judge it, and ask its kernel."""
+    """Read the tables of the live host, as far as they matter to the CIDRs (`near`), and judge
+    them. Then ask the kernel itself, and add a doubt wherever it answers something else.
+    """
     snapshot = backend.snapshot(near=[*map(Prefix.of, config.route_overlap.cidrs)])
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
@@ -231,8 +236,9 @@ def _check_once(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport
 def _doubts_of_kernel(
     judge: Judge, report: FamilyReport, backend: RouteBackend
 ) -> Iterator[RangeInDoubt]:
-    """Ask the kernel about the first address of each part that is judged. Yield a doubt for each of
-    these addresses where its answer does not agree with the decision that the tables gave.
+    """Ask the kernel about the first address of each part that is judged. Yield a doubt for each
+    such address where its answer does not agree with the decision that was computed from its
+    tables.
     """
     judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
     # Linux has no answer for 0.0.0.0.
@@ -246,12 +252,13 @@ def _doubts_of_kernel(
 
 
 def _allows(fib: Fib, decision: Decision, answer: Answer) -> bool:
-    """Whether the answer of the kernel agrees with the decision: both keep packets on this host, or
-    the answer names only devices of the decision. Linux may use any of several next hops or equal
-    default routes.
+    """Whether the answer of the kernel agrees with the decision that was computed from its tables.
+    They agree if both refuse packets alike. Otherwise the answer may name only devices of the
+    decision, and both or neither keep packets on this host. It need not name all devices, because
+    Linux uses any of several next hops or equal default routes.
     """
     if answer.route is None:
-        # Linux answers with one and the same error if no route is found, or with "unreachable".
+        # If no route is found, Linux gives the same error as if a route says unreachable.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
     # Other kinds may differ: Linux answers multicast although the route is unicast.

@@ -38,14 +38,14 @@ class Devices:
     # Whose a device is.
 
     def cni_row(self, dev: str) -> tuple[Cni, Device] | None:
-        """The CNI that makes devices like this one, and the row of the table for it; None if no
-        CNI does.
+        """The CNI that makes devices with the name and kind of this one, and its row for them in
+        the table of CNIs; None if no CNI does.
         """
         link = self.links.get(dev)
         return None if link is None else cni_row(dev, link.kind)
 
     def cni_of(self, dev: str) -> Cni | None:
-        """The CNI that makes devices like this one; None if no CNI does."""
+        """The CNI that makes devices with the name and kind of this one; None if no CNI does."""
         row = self.cni_row(dev)
         return None if row is None else row[0]
 
@@ -54,8 +54,9 @@ class Devices:
         return any(self.cni_of(dev) is cni for dev in self.links)
 
     def is_used_as(self, dev: str, use: str) -> bool:
-        """Whether a CNI has a device like this one for this use: pod (it leads to one pod), bridge
-        (to the pods of this node), network (to all pods), or marked (`config.cni.Use`).
+        """Whether a CNI uses devices with the name and kind of this one for `use`: pod (it leads to
+        one pod), bridge (to the pods of this node), network (to pods of other nodes, or all), or
+        marked (only marked packets leave by it).
         """
         row = self.cni_row(dev)
         return row is not None and row[1].use == use
@@ -125,7 +126,9 @@ class Devices:
         return is_card(self.links.get(dev), self.links) and self.cni_row(dev) is None
 
     def cards_in(self, bridge: str) -> list[str]:
-        """The cards that are ports of the bridge; a veth or a tap leads to a guest, and is none."""
+        """The network cards that are ports of the bridge. A veth or a tap leads to a guest, so it
+        is left out.
+        """
         ports = [link for link in self.links.values() if link.master == bridge]
         others = [port for port in ports if port.kind not in OF_GUESTS]
         return [port.name for port in others if is_card(port, self.links)]

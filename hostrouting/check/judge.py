@@ -120,7 +120,9 @@ class Judge:
         """
 
     def opinion(self, decision: Decision, *, are_marked: bool = False) -> Opinion:
-        """The opinion on packets with this decision, whatever their destination."""
+        """Whether packets with this decision are fine, in doubt, or escape, whatever their
+        destination. `are_marked` is that of `TakenRoute`.
+        """
         if decision.kind == NOT_JUDGED:
             return Opinion(Grade.DOUBT, NOT_JUDGED)
         if decision.route is None:  # no route at all, or a rule that refuses
@@ -128,7 +130,9 @@ class Judge:
         return self.opinion_on_route(decision.route, are_marked=are_marked)
 
     def opinion_on_route(self, route: Route, *, are_marked: bool = False) -> Opinion:
-        """The opinion on packets that take this route, kept for the next call (`_opinions`)."""
+        """The opinion on packets that take this route, by the first of `RULES_FOR_ROUTES` that has
+        one. It is kept for the next call (`_opinions`).
+        """
         key = (id(route), are_marked)
         if key not in self._opinions:
             devs = self.fib.possible_devs(Decision(route.type, route))
@@ -144,9 +148,9 @@ class Judge:
         route = decision.route
         if route is None or opinion.name == NOT_JUDGED:
             return opinion
-        for pods in self.devices.routes_to_pods.covering(address):  # a route to pods
+        for pods in self.devices.routes_to_pods.covering(address):  # each a route to pods
             if opinion.grade is Grade.ESCAPE and route.table == pods.table:
-                continue  # the remedy of this escape deletes `route`, and so uncovers `pods`
+                continue  # the remedy of this escape is to delete `route`: Linux uses `pods` then
             if _misses(self, route, pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=pods)
@@ -172,12 +176,12 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
 
 
 def _misses(judge: Judge, route: Route, pods: Route) -> bool:
-    """Whether packets that take `route` do not reach the pods of this node to which the route
-    `pods` leads. Linux does not use `pods` for them, because `route` is in a table of an earlier
-    rule, or is before `pods` in the same table.
+    """Whether packets that take `route` do not reach pods of this node. The route `pods` leads to
+    these, but Linux does not use it, because `route` is in a table of an earlier rule, or comes
+    first in the same table.
 
-    A device of a CNI is assumed to bring packets to pods, unless it is an expected one. An address
-    of this host, or a broadcast address, hides only a pod that has the same address.
+    A CNI's device is assumed to bring packets to pods, but not if it is an expected device. An
+    address of this host, or a broadcast address, hides only a pod that has the same address.
 
     tests/hosts: rule-before-main-hides-calico-pods, tailscale-exit-node-hides-cni0,
     address-of-a-pod-on-lo, pod-has-a-broadcast-address.
@@ -196,7 +200,7 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
 
 
 def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
-    """Ask `refusals` about a route that refuses packets: it is fine only if it is a CNI's.
+    """Judge a route that refuses packets: it is fine only if it is a CNI's (`refusals`).
 
     tests/hosts: calico-services-refused, bird-aggregate, flannel-stale-block.
     """
@@ -213,8 +217,8 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     mask is probably too long, and the address may be that of a host.
 
     A `local` route to more than one address (AnyIP) is an escape, because this host keeps packets
-    that are for others. Packets with a mark are fine there: proxies catch them by `local default
-    dev lo`, on every node with Cilium.
+    that are for others. But marked packets are fine by it: proxies catch them by `local default dev
+    lo`, on every node with Cilium.
 
     tests/hosts: azure-nd-one-subnet, calico-ipip; anyip-services, anyip-one-service; istio-tproxy;
     vip-with-a-mask-too-long.
@@ -239,8 +243,9 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
-    """Doubt a route whose devices do not show where packets go: it has none, because Linux does not
-    list the next hops of its nexthop object, or an encapsulation may change the destination.
+    """Doubt a route that does not show where its packets go. Either it has no devices, because
+    Linux does not list the next hops of its nexthop object; or it has an encapsulation that may
+    change the destination.
 
     tests/hosts: segment-routing-by-objects, segment-routing.
     """
@@ -250,10 +255,13 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
-    """Return the worst opinion on a device of the route, because packets may leave by each. Of
-    several that are equally bad, prefer one that is fine elsewhere (`is_fine_elsewhere`), so that
-    no repair leads packets away from there. The opinion names the devices of all escapes. In IPv4,
-    a broadcast or multicast route is at least in doubt, because TCP does not connect by it.
+    """Judge a route by its devices: the worst opinion on one of them counts, because packets may
+    leave by each. If several are equally bad, one that is fine elsewhere (`is_fine_elsewhere`) is
+    returned, so that no repair leads packets away from that device. The opinion names all devices
+    by which packets escape.
+
+    In IPv4, a broadcast or multicast route is at least in doubt, because TCP does not connect by
+    it.
 
     tests/hosts: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
     multicast-type-by-the-uplink.
@@ -261,7 +269,7 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     if judge.fib.family == IPV4 and taken.route.type in {"broadcast", "multicast"}:
         reason = f"TCP does not connect by [{taken.route}]"
-        # In the first place, it comes before a doubt about a device.
+        # In the first place, so that `max` prefers it to an equal doubt about a device.
         opinions.insert(0, Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_fine_elsewhere))
     escapes: list[str] = []
@@ -285,12 +293,13 @@ RULES_FOR_ROUTES: tuple[Callable[[Judge, TakenRoute], Opinion | None], ...] = (
 
 
 def connected_route_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
-    """A connected route is fine if it is by the card whose default route a tunnel hides.
+    """A connected route (without a gateway, to a network of its device) is fine if its device is
+    the card whose default route a tunnel hides.
 
     A VPN replaces the way to the router of this card, not the way to its neighbours: wg-quick keeps
-    their routes with `suppress_prefixlength 0`. Connected routes of any other card are not fine: a
-    second card with a connected /16 is the outage that the check is for. A tunnel without a default
-    route hides no card.
+    the routes to them with `suppress_prefixlength 0`. Connected routes of any other card are not
+    fine: a second card with a connected /16 is the outage that the check is for. A tunnel without a
+    default route hides no card.
 
     tests/hosts: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
     wireguard-named-without-a-default-route.
@@ -304,7 +313,7 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
     """Doubt a device whose default route may be the wrong one (`Uplinks.doubtful`).
 
     `allowedDevs` does not end the doubt: it allows a device beside the uplink, and does not say
-    which device the uplink is. `expectedDevs` does, and then nothing is in doubt.
+    which device the uplink is. `expectedDevs` says this, and then nothing is in doubt.
 
     tests/hosts: two-cards-with-one-metric, wg-quick-full-tunnel, oci-rdma-by-ra.
     """
@@ -318,8 +327,9 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
 
 
 def route_without_a_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
-    """Doubt a route without a gateway to addresses that are probably not on the link of the device:
-    they are behind the router of the uplink, or, if the device is a bridge of pods, on other nodes.
+    """Doubt a route without a gateway if its addresses are probably not on the link of the device,
+    so that nobody there answers for them. They are behind the router of the uplink or, if the
+    device is a bridge of pods, on other nodes.
 
     tests/hosts: on-link-by-mistake, ifupdown-without-the-router, cni0-for-all-pods; on-link-by-ra
     is fine.
@@ -384,12 +394,13 @@ def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
 
 
 def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
-    """A device of a known CNI is fine. There is a doubt if the pods of this node are another CNI's,
-    or if the route is to addresses in a network of the uplink or of another bridge of pods: the
-    device may be left behind by a migration from one CNI to another.
+    """A device of a known CNI is fine. But it is in doubt if it may be left behind by a migration
+    from one CNI to another: the pods of this node are another CNI's, or the route is to addresses
+    in a network of the uplink or of another bridge of pods.
 
-    There is no opinion if the CNI does not use the device so: a pod's device has routes to single
-    addresses, and a device for marked packets only those that a rule has selected by their mark.
+    There is no opinion if the CNI does not use the device for such a route. A pod's device is for
+    routes to single addresses. A device for marked packets is only for packets that a rule has
+    selected by their mark or their incoming device.
 
     tests/hosts: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI;
     cni-ptp-wide, antrea-egress; cilium-pool-is-the-node-subnet; cni0-left-beside-calico,
@@ -425,8 +436,8 @@ def _serves(cni: Cni, pods_cni: Cni) -> bool:
 
 
 def card_that_may_be_meant(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """Doubt each card if a tunnel in doubt or a dummy has the only default route: the card may be
-    the uplink that is meant.
+    """Doubt every card while nothing shows which card is the uplink, because a tunnel in doubt or a
+    dummy has the only default route (`is_card_unknown`).
 
     tests/hosts: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
     """

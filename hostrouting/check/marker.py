@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 
 def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding]) -> None:
-    """Write the marker of this report and its findings, and remove the others. A marker that is
-    right already is not written again. HostError if that fails; then all markers are removed, as
-    far as possible, because no verdict is better than a wrong one.
+    """Tell other programs the verdict: write the marker of this report, with the findings, and
+    remove the others. A marker that is right already is not written again. If a file cannot be
+    changed, all markers are removed as far as possible, because no verdict is better than a wrong
+    one. Then the HostError is raised again.
     """
     marker, lines = _marker_of(report, findings)
     text = "\n".join(map(printable, (*lines, "")))
@@ -41,9 +42,9 @@ def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding])
 
 
 def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, list[str]]:
-    """The path of the marker for this verdict, and its lines: "ok" and all findings; each family in
-    doubt; "no-default-route"; or, if anything escapes, each finding about an escape or a missing
-    default route (`WRONG`).
+    """The path of the marker for this verdict, and its lines. These are "ok" and all findings; or
+    each family in doubt; or "no-default-route"; or, if anything escapes, each finding about an
+    escape or a missing default route (`WRONG`).
     """
     verdict = report.verdict
     if verdict == "ok":

@@ -54,11 +54,13 @@ class OtherPackets(NamedTuple):
 
 
 def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) -> Opinion:
-    """The opinion on packets to this address with this end; `plain` is the decision for the plain
-    packet.
+    """The opinion on packets to this address that a rule treats differently from the plain packet,
+    such as marked ones. `end` says which packets, and where Linux leads them; `plain` is the
+    decision for the plain packet.
     """
     met = dict(end.met)
-    # CNIs have routes that are right only for what a rule selects by its mark or its device.
+    # CNIs have routes that are right only for packets that a rule selects by their mark or by the
+    # device on which they arrive.
     if "iif" in met or met.keys() == {"fwmark"}:
         opinion_on_route = judge.opinion(end.decision, are_marked=True)
     else:
@@ -69,8 +71,8 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
 
 
 def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """The packets are fine if the operator has written the rule into `intendedRules`, whether the
-    rule selects these packets or exactly the others.
+    """Packets are fine if the operator has written the rule that sets them apart into
+    `intendedRules`. The rule may select these packets, or all except these.
 
     tests/hosts: policy-routing-intended, vpn-for-one-user-intended.
     """
@@ -79,13 +81,14 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Judge the packets of this host's own connections. TCP looks up a route twice: first without a
-    source, and then with the source that the first route has given. So packets with this source are
-    usual ones, and must not escape. Return None if the rule of this end does not select by the
-    source alone, or if no packet with such a source has this end.
+    """Judge packets that a rule treats differently because of their source, if this host's own
+    connections send such packets. TCP looks up a route twice: first without a source, and then with
+    the source that the first route has given. So packets with this source are usual, and must not
+    escape. None if the rule does not select by the source alone, or if connections do not send such
+    packets.
 
-    The host also answers pods of this node from its own address, by kubelet for example. So if this
-    end does not lead to the pods, the addresses of the expected devices are such sources, too.
+    The host also answers pods of this node from its own address, by kubelet for example. So if the
+    packets would not reach the pods, the addresses of the expected devices are such sources, too.
 
     tests/hosts: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
@@ -94,9 +97,9 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     # Usual packets need not meet a further condition, such as a mark.
     if block is None or len(conditions_of(other.end.rule)) > 1:
         return None
-    # This end is for the packets from the block or, if nothing is met, for those from elsewhere.
+    # These packets are from the block or, if they meet no condition, from elsewhere.
     is_inside = bool(other.met)
-    # For each source that Linux may choose: whether packets from it have this end.
+    # For each source that Linux may choose: whether these packets can have it.
     have_end = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
     if other.opinion_on_route.name == PODS_HIDDEN and not any(have_end):
         addresses = judge.devices.global_addresses
@@ -119,8 +122,9 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets that arrive on a device are fine: the check is about what this host sends. Packets
-    from pods of this node are in doubt if they escape: they should reach the cluster.
+    """Packets that arrive on a device are fine, because the check is about what this host sends.
+    But packets from pods of this node are in doubt if they escape, because they should reach the
+    cluster.
 
     tests/hosts: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
     """
@@ -133,8 +137,8 @@ def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets are fine if their route would be fine for plain packets; for marked packets, if it
-    would be fine for marked ones.
+    """Packets are fine if their route is fine for packets of their kind: the route of marked
+    packets is judged for marked ones, and any other for plain ones.
 
     tests/hosts: cilium-native and istio-tproxy (a mark).
     """
@@ -163,9 +167,9 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Doubt packets for which no unicast route decides, or one that may lose them by any device: a
-    route without a gateway, for example. The functions after this one look only at the device, and
-    would say that such packets are fine.
+    """Doubt packets that may be lost whatever device they leave by: no unicast route decides for
+    them, or a doubtful one, for example a route without a gateway. The functions after this one
+    look only at the device, and would say that such packets are fine.
 
     tests/hosts: anycast-address-on-lo-refused.
     """
@@ -175,8 +179,9 @@ def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets from an address of this host are fine by the device that has this address. From an
-    address of lo they are fine by any card, because only the service with this address sends them.
+    """Packets from an address of this host are fine if they leave by the device that has this
+    address. From an address of lo, they are fine by any card, because only the service with this
+    address sends them.
 
     tests/hosts: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """
@@ -228,10 +233,10 @@ def _addresses_for(hop: NextHop, judge: Judge) -> list[Address]:
 
 
 def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets of a socket that is bound to a device are fine: Linux ignores routes by other devices
-    for them, so they leave by this device, whatever the end says.
+    """Packets of a socket that is bound to a device (`oif`) are fine: Linux ignores routes by other
+    devices for them, so they leave by this device, wherever the rule leads.
 
-    Policy routing for several uplinks is full of such rules, which would all be in doubt.
+    Policy routing for several uplinks is full of such rules, which would otherwise all be in doubt.
 
     tests/hosts: networkd-oif-rule.
     """
@@ -239,8 +244,8 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Marked packets are fine if they leave by the card below the tunnel, and by no other device: a
-    VPN marks its own packets, so that they do not leave by the tunnel again.
+    """Marked packets are fine if they leave by no other device than the card below the tunnel. They
+    are the VPN's own packets: it marks them, so that they do not leave by the tunnel again.
 
     tests/hosts: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
@@ -251,8 +256,8 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Doubt the packets, too, if the device of their route is in doubt: it is that of one of
-    several default routes, and nobody knows which of these is meant.
+    """Packets are in doubt, too, if the device of their route is, because nobody knows whether this
+    device is the intended uplink.
 
     tests/hosts: second-card-for-root, mihomo-tun.
     """

@@ -82,8 +82,9 @@ class Opinion(NamedTuple):
 
     @property
     def is_fine_elsewhere(self) -> bool:
-        """Whether packets are fine although they do not leave through the uplink, or may be
-        (`TWO_CNIS`): then no repair may lead them to it.
+        """Whether packets are fine although they do not leave through the uplink but, for example,
+        through a CNI's device. Then no repair may lead them to the uplink. The doubt `TWO_CNIS` is
+        included, because such packets may be fine.
         """
         return self.name in {ALLOWED, OWN_SUBNET, POD_BLOCK, TWO_CNIS}
 
@@ -110,16 +111,21 @@ class Part(NamedTuple):
 
     @property
     def allowance(self) -> str:
-        """Why plain packets are fine by a device that is not expected; empty if they are not."""
+        """Why plain packets may leave through a device that is not expected ("wg0 (allowedDevs)");
+        empty if they do not.
+        """
         if self.opinion.name in {ALLOWED, OWN_SUBNET}:
             return self.opinion.reason
         return ""
 
     @property
     def escape(self) -> tuple[Opinion, Decision] | None:
-        """The first opinion that packets escape, and their decision; None if none escape."""
+        """How packets to this range escape: the first opinion that says so, and the decision for
+        the packets that it is about (where Linux leads them). None if no packets escape.
+        """
         for opinion in self.opinions:
             if opinion.grade is Grade.ESCAPE:
+                # An opinion about the host's own connections has its own decision.
                 return opinion, opinion.decision or self.decision
         return None
 
@@ -152,9 +158,9 @@ class Escape(NamedTuple):
 
     @property
     def _fate(self) -> str:
-        """What happens to the packets, in words: "leaves through" if the devices of the escape are
-        exactly those of the route; else "may leave through": packets escape by some of its devices
-        only, or by those of an equal default route.
+        """What happens to the packets, in words: "leaves through eth1", or "is dropped" if they
+        leave by no device. It is "may leave through" if packets escape only by some devices of the
+        route, or by those of an equal default route.
         """
         if not self.devs:
             # For `PODS_HIDDEN`, the type of the route says what happens.
@@ -165,12 +171,12 @@ class Escape(NamedTuple):
         return f"{verb} {spoken(self.devs)}"
 
     def __str__(self) -> str:
-        """What happens to the packets, and the route or the rule that causes it."""
+        """The range, what happens to packets to it, and the route or the rule that causes it."""
         phrases = [extent(self.cidr.family, self.first, self.last), self._fate]
         if self.decision.route is not None:
             phrases.append(f"[{self.decision.route}]")
         rule = self.decision.rule
-        # The rules for these two tables are on every host.
+        # The rules for these two tables are on every host, so they explain nothing.
         if rule is not None and rule.table not in {TABLE_MAIN, TABLE_LOCAL}:
             phrases.append(f"by [rule {rule}]")
         if self.hidden is not None:
@@ -236,10 +242,13 @@ class FamilyReport(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on this family."""
+        """The worst that can be said of this family: something escapes, no device is expected,
+        something is in doubt, or all is ok.
+        """
         if self.escapes:
             return "overlap"
-        # What is not judged may be a default route.
+        # A rule or route that is not judged may lead to a default route, so it is only undecided
+        # whether there is one.
         is_judged = all(doubt.name != NOT_JUDGED for doubt in self.doubts)
         if not self.expected_devs and is_judged:
             return "no-default-route"
@@ -249,8 +258,8 @@ class FamilyReport(NamedTuple):
 
     @property
     def node_ip(self) -> IP | None:
-        """The address of the expected devices that is not link-local; None if there is none, or if
-        there are several.
+        """The address for kubelet's `--node-ip`: the only one of the expected devices that is not
+        link-local. None if there is none, or if there are several.
         """
         ips: set[IP] = set()
         for address in self.snapshot.addresses:
@@ -261,10 +270,10 @@ class FamilyReport(NamedTuple):
         return ips.pop() if len(ips) == 1 else None
 
     def why_unrepaired(self, address: int) -> Why | None:
-        """Why no route leads this address back out by an expected device; None if the repair does.
-        The address has to be one that escapes.
+        """Why the repair has no route that leads this address back out by an expected device; None
+        if it has one. The address has to be one that escapes.
         """
-        ranges = self.repair.unrepairable  # in order
+        ranges = self.repair.unrepairable  # sorted, and without overlap
         # The last range that begins at the address or before it.
         place = bisect_right(ranges, address, key=attrgetter("first")) - 1
         if place >= 0 and address <= ranges[place].last:
@@ -273,14 +282,17 @@ class FamilyReport(NamedTuple):
 
     @property
     def missing_default(self) -> str:
-        """A short sentence if no default route counts; empty with any other verdict."""
+        """A short sentence that the default route is missing, if this is the verdict; otherwise
+        empty.
+        """
         if self.verdict != "no-default-route":
             return ""
         return f"there is no IPv{self.family} default route"
 
     def sentence_of(self, escape: Escape) -> str:
-        """The sentence of the finding: what escapes, and by which devices it should leave: those of
-        the pods that it misses, if it is for pods.
+        """The sentence of the finding about an escape: what escapes, and by which devices it should
+        leave. Packets that miss the pods of this node should leave by the devices of these pods;
+        all others, by the expected devices.
         """
         expected = self.expected_devs if escape.hidden is None else escape.hidden.devs
         return f"{escape}; expected: {spoken(expected, last='or')}"
