@@ -9,6 +9,7 @@ from hostrouting.cli.output import Page
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeProblem, check_snapshots, group_nodes
+from hostrouting.reading import json_value
 from hostrouting.text import counted, spoken
 
 _CODES = {
@@ -32,7 +33,7 @@ def check_nodes(folder: str, config: HostRoutingConfig) -> Page:
             {
                 "verdict": problem.verdict,
                 "problem": problem.sentence,
-                "repair": [route.to_mapping() for route in problem.repair],
+                "repair": json_value(problem.repair),
                 "nodes": nodes,
             }
             for problem, nodes in groups.items()
@@ -49,4 +50,4 @@ def _lines(groups: Mapping[NodeProblem, list[str]]) -> Iterator[str]:
         yield f"  {spoken(nodes, most=6)}"
         if problem.repair:
             yield "  repair, for staticRoutes.routes of their configuration:"
-            yield f"    {json.dumps([route.to_mapping() for route in problem.repair])}"
+            yield f"    {json.dumps(json_value(problem.repair))}"

@@ -1,16 +1,16 @@
 """A run of a task for an operator: what it waits for, how it has ended, and what it has changed."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+import sys
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import error_document
+from hostrouting.cli.output import error_document, print_lines
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.lines import finding_lines, indented, way_lines
-from hostrouting.text import printable_lines
 from phases.observers import FIELDS
 
 _ON_THE_PAGE = {"verdict", "finding", "status"}
@@ -29,13 +29,8 @@ class TaskRun(NamedTuple):
     removed: tuple[str, ...]
     """The changed files that are gone."""
 
-    @property
-    def errors(self) -> list[BaseException]:
-        """Why the run failed."""
-        return [step.error for step in self.report.failures if step.error is not None]
-
     def lines(
-        self, done: str = "", nothing: str = "", *, shown_below: Sequence[Finding] = ()
+        self, done: str, nothing: str = "", *, shown_below: Sequence[Finding] = ()
     ) -> Iterator[str]:
         """How the run ended, and what it changed. After a success, the first line ends with `done`
         or, if nothing was changed, with `nothing` (if given). After a failure, it has the sentence
@@ -54,8 +49,8 @@ class TaskRun(NamedTuple):
 
     def _failure_lines(self, shown_below: Collection[str]) -> Iterator[str]:
         # `shown_below` are the sentences of the findings that stand on the page below these lines.
-        for error in self.errors:
-            findings = getattr(error, "findings", ())
+        for step in self.report.failures:
+            findings = getattr(step.error, "findings", ())
             errors = [finding for finding in findings if finding.severity == "error"]
             if errors:
                 first, *others = errors
@@ -66,9 +61,9 @@ class TaskRun(NamedTuple):
                     [each for each in others if each.sentence not in shown_below]
                 )
             else:
-                yield f"FAILED: {str(error) or type(error).__name__}"
-        if not self.errors:
-            yield f"STOPPED: {self.report.reason}; not everything was done"
+                yield f"FAILED: {str(step.error) or type(step.error).__name__}"
+        if self.report.reason:
+            yield f"STOPPED: {self.report.reason}"
         if self.effects.changed:
             yield "What this run has changed:"
         else:
@@ -79,43 +74,43 @@ class TaskRun(NamedTuple):
         return {
             "ok": self.report.ok,
             "changed": self.effects.changed,
-            **self.effects.to_mapping(),
-            "files": {"write": list(self.wrote), "remove": list(self.removed)},
-            "failures": [error_document(error) for error in self.errors],
+            **Effects.to_mapping(self.effects),  # without what a subclass adds
+            "files": {"write": self.wrote, "remove": self.removed},
+            "failures": [error_document(step.error) for step in self.report.failures],
             "stopped": "" if self.report.ok else self.report.reason,
         }
 
 
-def run_task(
-    task: phases.AnyTask, host: Host, run: Callable[..., phases.Step] = phases.run
-) -> TaskRun:
-    """Run the task on this host, or undo it (`phases.undo`). After a signal, the run stops, and
-    rolls back the routes that it is changing. Standard error has what the run waits for, and
-    warnings.
+def run_task(task: phases.AnyTask, host: Host) -> TaskRun:
+    """Run the task on this host. After a signal, the run stops, and rolls back the routes that it
+    is changing. Standard error has what the run waits for, and warnings.
     """
     _log_to_standard_error()
-    report = run(task)
+    return outcome_of(phases.run(task), host)
+
+
+def outcome_of(report: phases.Step, host: Host) -> TaskRun:
+    """What a finished run has changed on this host, and how it ended."""
     effects = Effects()
     for step in report.walk():
         if not step.children:  # the result of a group repeats those of its tasks
-            effects += effects_of(step.result) + effects_of(step.error)  # a step has one of these
+            effects += effects_of(step.error or step.result)
     wrote = tuple(path for path in effects.files if host.files.look(path) is not None)
     removed = tuple(path for path in effects.files if path not in wrote)
     return TaskRun(report, report.exit_code, effects, wrote, removed)
 
 
-class _Escaped(logging.Formatter):
-    """Escapes what could control the terminal, such as the name of a device."""
+class _Remarks(logging.Handler):
+    """Prints log lines on standard error, escaped like all other output."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        return printable_lines(super().format(record))
+    def emit(self, record: logging.LogRecord) -> None:
+        print_lines([self.format(record)], sys.stderr)
 
 
 def _log_to_standard_error() -> None:
     """Log to standard error what the page does not say, unless logging is set up already. Under the
     key FIELDS, a record of `phases` has the fields of its line.
     """
-    handler = logging.StreamHandler()
+    handler = _Remarks()
     handler.addFilter(lambda record: _ON_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
-    handler.setFormatter(_Escaped("%(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(level=logging.INFO, handlers=[handler], format="%(message)s")

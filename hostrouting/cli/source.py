@@ -53,9 +53,7 @@ def _faults_of(argument: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         faults = [fault._replace(path=argument) for fault in error.faults]
-        # One fault names its argument; the headline of several needs a subject.
-        source = "the command line" if len(faults) > 1 else ""
-        raise ConfigError(faults, source) from error
+        raise ConfigError(faults, "the command line") from error
 
 
 def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
@@ -71,8 +69,11 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
         with _faults_of("--dev"):
             section = section._replace(expected_devs=arguments.dev)
     if not section.cidrs:
-        remedy = "name one, such as 172.16.64.0/24, or use a --config file that has some"
-        raise bad_input("CIDR", "no expected CIDR is given, so there is nothing to check", remedy)
+        raise bad_input(
+            "CIDR",
+            "no expected CIDR is given, so there is nothing to check",
+            "name one, such as 172.16.64.0/24, or use a --config file that has some",
+        )
     return known._replace(route_overlap=section)
 
 

@@ -13,7 +13,7 @@ from hostrouting.check.repair_line import line_to_allow, repair_line
 from hostrouting.check.results import FamilyReport
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Page
-from hostrouting.cli.source import check_or_load, config_to_check, find_config
+from hostrouting.cli.source import bad_input, check_or_load, config_to_check, find_config
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
 from hostrouting.install.ungated import find_ungated
@@ -24,6 +24,8 @@ from hostrouting.text import spoken
 def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = config_to_check(find_config(arguments, host), arguments)
     if arguments.snapshots is not None:
+        if arguments.snapshot is not None:
+            raise bad_input("--snapshots", "cannot stand beside --snapshot", "type one of the two")
         from hostrouting.cli.nodes import check_nodes
 
         return check_nodes(arguments.snapshots, config)

@@ -69,8 +69,7 @@ def _failure_lines(plan: Plan) -> Iterator[str]:
     """
     word = "NOT READY" if plan_code(plan) == CANNOT_DECIDE else "WOULD FAIL"
     first, *others = plan.failures
-    more = f"; and {len(others):,} more" if others else ""
-    yield f"{word}: {first.sentence}{more}"
+    yield f"{word}: {first.sentence}"
     if first.name != "route-conflict":
         yield from way_lines(first.remedy)
     yield from finding_lines([each for each in others if each.name != "route-conflict"])

@@ -23,8 +23,12 @@ def run(arguments: argparse.Namespace, _host: Host) -> Page:
     root = os.path.realpath(arguments.root)
     # An empty text, as of an unset variable, would be the current folder.
     if not os.path.isdir(arguments.root) or root == "/":
-        rule = "is not the folder of an image"
-        raise bad_input("--root", rule, "mount the image there first", arguments.root)
+        raise bad_input(
+            "--root",
+            "is not the folder of an image",
+            "mount the image there first",
+            arguments.root,
+        )
     task = Configure(config, host=Host.offline(root), allow_removal=arguments.allow_removal)
     findings = task.plan().findings  # such as the programs that the image lacks
     outcome = run_task(task, task.host)

@@ -44,15 +44,16 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
             "nothing escapes now, so no route is added; a route that was typed by hand is gone "
             "after the next boot"
         )
+    proposed = proposal.config.to_mapping()
     document = {
         "schema": "hostrouting/repair/1",
         "verdict": now.report.verdict,
-        "config": proposal.config.to_mapping(),
+        "config": proposed,
         "findings": [finding.to_mapping() for finding in findings],
     }
     code = _code(check, now)
     is_of_use = check.report.routes or code == FINE
-    lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
+    lines = [json.dumps(proposed, indent=2)]
     return Page(code, document, lines if is_of_use else ())
 
 

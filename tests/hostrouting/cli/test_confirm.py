@@ -18,7 +18,7 @@ from hostrouting.cli.commands import apply
 from hostrouting.cli.confirming import is_confirmed, prepare_question
 from hostrouting.config.settings import GuardConfig, HostRoutingConfig
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost
+from hostrouting.testing import FakeHost, h200
 from tests.support.cli import say
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import (
@@ -71,7 +71,9 @@ def never_asked(*_: object) -> bool:
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept: bool) -> None:
-    """Enter keeps the change; without it, what was installed before is installed again."""
+    """Enter keeps the change; without it, what was installed before is installed again. The first
+    line is true at the end.
+    """
     shown: list[str] = []
 
     def answer(seconds: float, changes: Iterable[str]) -> bool:
@@ -82,10 +84,12 @@ def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept:
     monkeypatch.setattr(apply, "is_confirmed", answer)
     before = state(installed)
     said = say(*COMMAND, host=installed, stdin=json_of(config(*REPAIR)))
-    assert said.lines[0].startswith("DONE: ")
-    assert shown[1:] == said.lines[1 : len(shown)]
+    assert said.lines[0].startswith("DONE: " if is_kept else "TAKEN BACK: ")
+    assert shown[0].startswith("DONE: for now")
     assert f"  add {REPAIR[0]} via 10.0.0.1 dev eth0 proto hostrouting" in shown
-    assert ("TAKEN BACK: " in said.out) is not is_kept
+    assert not is_kept or shown[1:] == said.lines[1 : len(shown)]
+    assert ("STOPPED: the change was not confirmed" in said.lines) is not is_kept
+    assert any(line.startswith(f"  delete {REPAIR[0]} ") for line in said.lines) is not is_kept
     assert (state(installed) == before) is not is_kept
     assert said.code == (not is_kept)
 
@@ -96,9 +100,29 @@ def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) 
     before = state(installed)
     installed.faults.fail("change", errno.EPERM)
     said = say(*COMMAND, host=installed, stdin=json_of(config(*REPAIR)))
-    assert said.lines[0].startswith("FAILED: ")
-    assert "TAKEN BACK: " in said.out
+    assert said.lines[0].startswith("TAKEN BACK: ")
+    assert said.lines[1].startswith("FAILED: ")
     assert state(installed) == before
+
+
+@pytest.mark.usefixtures("refused")
+def test_the_document_of_what_is_taken_back() -> None:
+    """It is not a success; it has what was done and undone, in order, and the files as they are."""
+    host = FakeHost(kernel=h200())
+    said = say(*COMMAND, "--json", host=host, stdin=json_of(config(*REPAIR)))
+    assert said.code == 1
+    document = said.json
+    assert (document["ok"], document["failures"]) == (False, [])
+    assert document["stopped"] == "the change was not confirmed"
+    assert our_destinations(host) == []
+    changes = [change.split(" via ")[0] for change in document["changes"]]
+    assert changes == [
+        *(f"add {prefix}" for prefix in REPAIR),
+        *(f"delete {prefix}" for prefix in REPAIR),
+    ]
+    files = document["files"]
+    assert files["write"] == [path for path in files["write"] if host.files.look(path)]
+    assert LAYOUT.config_path in files["remove"]
 
 
 def test_a_run_that_changes_nothing(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
@@ -157,11 +181,11 @@ def test_what_does_not_come_back(obstacle: str) -> None:
     began = time.monotonic()
     said = say(*COMMAND, host=host, stdin=json_of(config("10.99.0.0/16")))
     assert time.monotonic() - began < 5
-    assert said.lines[0].startswith("DONE: ")
-    back = said.lines[said.lines.index("NOT EVERYTHING IS TAKEN BACK:") + 1 :]
-    assert back[0].startswith("FAILED: ")
-    assert "10.77.0.0/16" in back[0]
-    assert any(line.startswith("  delete 10.99.0.0/16 ") for line in back)
+    assert said.lines[0] == "NOT EVERYTHING IS TAKEN BACK:"
+    assert said.lines[1].startswith("FAILED: ")
+    assert "10.77.0.0/16" in said.lines[1]
+    assert "STOPPED: the change was not confirmed" in said.lines
+    assert any(line.startswith("  delete 10.99.0.0/16 ") for line in said.lines)
     assert said.code == 1
     assert state(host)[0] == before
     assert our_destinations(host) == []
