@@ -69,6 +69,8 @@ def check_snapshots(
 def _judge_file(path: str, *, config: HostRoutingConfig) -> NodeProblem:
     # The sentence is about the node as it is. The repair is for the node after `config` is applied,
     # so the routes of `config` are not proposed again.
+    if not os.path.isfile(path):  # such as a named pipe, which nobody may ever write into
+        return NodeProblem(NO_VERDICT, "the snapshot is not a file")
     try:
         snapshot = Snapshot.load(path)
     except ConfigError as error:

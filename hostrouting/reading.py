@@ -4,13 +4,14 @@ settings. Every fault of a document is reported at once, each with its path.
 How a value is read follows from the type of its field:
 
 - `bool`, `int`, `str`, and a `Literal`, which is one of its words in any case;
-- `X | None` is read as X, `tuple[X, ...]` is a list, and a NamedTuple is an object;
+- `X | None` is read as X, and an empty text as None, unless X is an object; `tuple[X, ...]` is a
+  list, and a NamedTuple is an object;
 - `Annotated[int, range(256)]` is one of these integers; `Annotated[X, rule, ...]` is read as X, and
   then passes through the rules: functions that return the value, or another one, or raise
   `ValueError(rule, remedy)`, as `must` makes them;
 - a type that was registered has the reader that it was registered with.
 
-Null and an empty text count as absent. A class may have a method `faults_between`, which finds what
+Null counts as absent. A class may have a method `faults_between`, which finds what
 is wrong with several of its values together, once each is right.
 """
 
@@ -125,7 +126,8 @@ def reader_of(kind: Any) -> Reader:
     if origin is Annotated:
         return _reader_with_rules(*parts)
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
-        return reader_of(parts[0])
+        reader = reader_of(parts[0])
+        return reader if hasattr(parts[0], "_fields") else partial(_read_if_given, reader)
     if origin is Literal:
         words = {word.lower(): word for word in parts}
         return text_as(lambda text: words[text.lower()], f"is not one of {', '.join(parts)}")
@@ -135,6 +137,11 @@ def reader_of(kind: Any) -> Reader:
     if not hasattr(kind, "_fields"):
         raise TypeError(f"nothing reads {kind} from JSON; call register({kind}, reader)")
     return partial(_read_object, kind)
+
+
+def _read_if_given(reader: Reader, text: Any) -> Any:
+    # The original's configurations can have an empty text in place of a gateway or device.
+    return None if text == "" else reader(text)
 
 
 def _reader_with_rules(kind: Any, *rules: Any) -> Reader:
@@ -221,12 +228,10 @@ def _read_object(cls: Any, document: Any) -> Any:
     for key, value in document.items():
         if key in repeated:
             faults.append(Fault(key, "", "given more than once"))
-        if value is None or value == "":  # null and an empty text count as absent
-            continue
-        if key in fields:
-            values[key] = _read_member(fields[key].reader, key, value, faults)
-        else:
+        if key not in fields:
             faults.append(_unknown(key, fields))
+        elif value is not None:  # null counts as absent
+            values[key] = _read_member(fields[key].reader, key, value, faults)
     faults += [Fault(key, "", "missing") for key, value in values.items() if value is _REQUIRED]
     if faults:
         raise _FaultyError(faults)

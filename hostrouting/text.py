@@ -27,9 +27,7 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
     """The words as a phrase, with "and" or another word before the last one; the first `most` are
     named, the others counted.
     """
-    named = list(words[:most])
-    if len(words) > most:
-        named.append(f"{len(words) - most:,} more")
+    named = first_of(words, most, conjunction="")
     if len(named) < 2:
         return "".join(named)
     *others, final = named
@@ -49,13 +47,6 @@ def printable(line: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
 
 
-def printable_lines(text: str) -> str:
-    """Make each line printable. Only a newline separates them: `splitlines` would also split at
-    characters that the name of a device can have.
-    """
-    return "\n".join(map(printable, text.split("\n")))
-
-
 def command_of(*words: str) -> str:
     """The command of these words for a shell. A device may be called `a;b`, and the unit of a
     machine has a backslash in its name.
@@ -65,11 +56,11 @@ def command_of(*words: str) -> str:
     return join(" ".join(words).split(" "))
 
 
-def first_of(texts: Sequence[str], most: int = 10) -> list[str]:
-    """The first texts, and a text that counts the others."""
+def first_of(texts: Sequence[str], most: int = 10, *, conjunction: str = "and ") -> list[str]:
+    """The first texts, and a text that counts the others: "and 3 more"."""
     shown = list(texts[:most])
     if len(texts) > most:
-        shown.append(f"and {len(texts) - most:,} more")
+        shown.append(f"{conjunction}{len(texts) - most:,} more")
     return shown
 
 

@@ -12,7 +12,7 @@ from threading import Thread
 from time import sleep
 
 from hostrouting.cli.source import bad_input
-from hostrouting.text import printable_lines
+from hostrouting.text import printable
 
 # The first one counts. Signals, which answer too, are of the whole process.
 _answers: list[bool] = []
@@ -37,10 +37,10 @@ def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
     answer is no after any other line or a signal.
     """
     question = (
-        f"Press only Enter within {seconds:g} s to keep this change. Otherwise it is taken back.\n"
+        f"Press only Enter within {seconds:g} s to keep this change. Otherwise it is taken back."
     )
     # In a thread, because a terminal that is stopped (Ctrl-S) takes no text.
-    Thread(target=_ask, args=["\n".join((*changes, question))], daemon=True).start()
+    Thread(target=_ask, args=[*changes, question], daemon=True).start()
     # Not a wait for the thread: a signal that comes just before a wait does not end it.
     for _ in range(round(20 * seconds)):
         if _answers:
@@ -49,8 +49,8 @@ def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
     return False
 
 
-def _ask(text: str) -> None:
+def _ask(*lines: str) -> None:
     with suppress(OSError, termios.error), open("/dev/tty", "r+b", buffering=0) as terminal:
         termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed before is no answer
-        terminal.write(printable_lines(text).encode())
+        terminal.writelines(f"{printable(line)}\n".encode() for line in lines)
         _answers.append(terminal.readline() == b"\n")

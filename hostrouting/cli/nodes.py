@@ -10,7 +10,7 @@ from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_cod
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeProblem, check_snapshots, group_nodes
 from hostrouting.reading import json_value
-from hostrouting.text import counted, spoken
+from hostrouting.text import counted, printable, spoken
 
 _CODES = {
     "overlap": PROBLEM,
@@ -47,7 +47,7 @@ def _lines(groups: Mapping[NodeProblem, list[str]]) -> Iterator[str]:
     for problem, nodes in groups.items():
         heading = f"{problem.verdict.upper()}: {counted(len(nodes), 'node')}"
         yield f"{heading}: {problem.sentence}" if problem.sentence else heading
-        yield f"  {spoken(nodes, most=6)}"
+        yield f"  {printable(spoken(nodes, most=6))}"  # a file name can have several lines
         if problem.repair:
             yield "  repair, for staticRoutes.routes of their configuration:"
             yield f"    {json.dumps(json_value(problem.repair))}"

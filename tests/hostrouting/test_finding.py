@@ -3,7 +3,7 @@
 from hostrouting.finding import SEVERITIES, Finding, Remedy, worst_first
 from hostrouting.lines import capped, finding_lines, indented
 from hostrouting.release import call
-from hostrouting.text import printable, printable_lines
+from hostrouting.text import printable
 
 STATUS = call("status")
 WAYS = [
@@ -73,7 +73,6 @@ def test_the_worst_is_first() -> None:
 
 
 def test_a_text_that_could_steer_the_terminal() -> None:
-    """What cannot be printed is escaped, and nothing else; of a text, each line."""
+    """What cannot be printed is escaped, and nothing else."""
     assert printable("b\x1b[2J\n\udcff") == "b\\x1b[2J\\n\\udcff"
     assert printable("b\u00e4r \\ it's") == "b\u00e4r \\ it's"
-    assert printable_lines("a\x1b\nb\u2028") == "a\\x1b\nb\\u2028"

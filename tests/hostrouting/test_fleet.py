@@ -1,5 +1,6 @@
 """Each node has the result of `check --snapshot`; those with one problem are a group."""
 
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -54,6 +55,26 @@ def test_groups(nodes: Path) -> None:
     assert worst.sentence == "leaves through ibN"
     assert [str(route.destination) for route in worst.repair] == [*REPAIR]
     assert [*groups.values()][-1] == ["vm"]
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    """It has no verdict, and nobody waits for somebody to write into it."""
+    os.mkfifo(tmp_path / "fifo.json")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "endless.json").symlink_to("/dev/zero")
+    assert {*problems_of(tmp_path).values()} == {
+        fleet.NodeProblem(fleet.NO_VERDICT, "the snapshot is not a file")
+    }
+
+
+def test_a_name_of_several_lines(nodes: Path) -> None:
+    """It stands in one line of the page, and is unchanged in the document."""
+    name = "gpu-9\nOK: all nodes"
+    (nodes / "gpu-0.json").rename(nodes / f"{name}.json")
+    said = say("check", CIDR, "--snapshots", str(nodes))
+    assert said.lines[1] == "  gpu-1, gpu-2 and gpu-9\\nOK: all nodes"
+    [worst, *_] = say("check", CIDR, "--snapshots", str(nodes), "--json").json["groups"]
+    assert worst["nodes"] == ["gpu-1", "gpu-2", name]
 
 
 def test_a_configuration_that_is_not_applied_yet(nodes: Path) -> None:
