@@ -19,8 +19,9 @@ _answers: list[bool] = []
 
 
 def prepare_question() -> None:
-    """Let SIGINT, SIGTERM and Ctrl-Z only answer no, from now on to the end of the process. Raise
-    ConfigError if there is no terminal to press Enter on.
+    """Prepare for `is_confirmed`: from now on to the end of the process, SIGINT, SIGTERM and Ctrl-Z
+    only answer its question with no, so that none of them ends the process before the change is
+    taken back. ConfigError if there is no terminal to press Enter on.
     """
     try:
         open("/dev/tty").close()
@@ -33,15 +34,16 @@ def prepare_question() -> None:
 
 
 def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
-    """Show the lines about the changes, and return whether Enter is pressed within this time. The
-    answer is no after any other line or a signal.
+    """Show the lines `changes` on the terminal, and ask whether to keep the change: return whether
+    Enter is pressed within this time. A line that is not empty, or a signal, answers no at once.
     """
     question = (
         f"Press only Enter within {seconds:g} s to keep this change. Otherwise it is taken back."
     )
-    # In a thread, because a terminal that is stopped (Ctrl-S) takes no text.
+    # In a thread, because a terminal that is stopped (Ctrl-S) takes no text, and `_ask` then hangs.
     Thread(target=_ask, args=[*changes, question], daemon=True).start()
-    # Not a wait for the thread: a signal that comes just before a wait does not end it.
+    # Look for an answer every 0.05 s. A wait for the thread would miss a signal that comes just
+    # before the wait begins.
     for _ in range(round(20 * seconds)):
         if _answers:
             return _answers[0]
@@ -50,6 +52,7 @@ def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
 
 
 def _ask(*lines: str) -> None:
+    # Show the lines on the terminal, and note the answer: yes if an empty line is typed.
     with suppress(OSError, termios.error), open("/dev/tty", "r+b", buffering=0) as terminal:
         termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed before is no answer
         terminal.writelines(f"{printable(line)}\n".encode() for line in lines)

@@ -24,7 +24,7 @@ _CODES = {
 
 def check_nodes(folder: str, config: HostRoutingConfig) -> Page:
     """Check the snapshots in this folder in new processes, one for each processor."""
-    # New interpreters, because a fork of a process with threads can hang.
+    # "spawn" starts new interpreters: a fork of a process with threads can hang.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         groups = group_nodes(check_snapshots(folder, config, pool))
     document = {
@@ -44,6 +44,8 @@ def check_nodes(folder: str, config: HostRoutingConfig) -> Page:
 
 
 def _lines(groups: Mapping[NodeProblem, list[str]]) -> Iterator[str]:
+    # For each problem: the verdict, some of the nodes that have it, and the routes that repair
+    # them.
     for problem, nodes in groups.items():
         heading = f"{problem.verdict.upper()}: {counted(len(nodes), 'node')}"
         yield f"{heading}: {problem.sentence}" if problem.sentence else heading

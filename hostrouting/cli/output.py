@@ -29,7 +29,7 @@ class Page(NamedTuple):
 
 
 def error_document(error: object) -> dict[str, Any]:
-    """The error as a JSON value."""
+    """The error as a JSON value, for --json."""
     facts: dict[str, Any] = {"error": type(error).__name__, "findings": []}
     if isinstance(error, HostRoutingError):
         facts = error.to_mapping()
@@ -39,7 +39,7 @@ def error_document(error: object) -> dict[str, Any]:
 def write_error(error: Exception, *, as_json: bool) -> int:
     """Print the error, with --json also as a document on standard output; return the exit code."""
     document = error_document(error)
-    if "exitCode" in document:
+    if "exitCode" in document:  # an error that hostrouting raises on purpose
         say(str(error))
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it

@@ -88,7 +88,7 @@ exit codes in general:
 
 
 def seconds(text: str) -> float:
-    """A number of seconds, for argparse."""
+    """Read the value of an option that is a number of seconds; at most a day."""
     number = float(text)
     if not 0 <= number <= 86_400:  # this also refuses NaN
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400")
@@ -173,7 +173,7 @@ class _Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         name = self.prog.rpartition(" ")[2]  # of `hostrouting check`: check
-        if name in COMMANDS:
+        if name in COMMANDS:  # only now, because most calls need the module of no other command
             self.description = module_of(name).__doc__
         return super().format_help()
 
@@ -195,7 +195,8 @@ def module_of(name: str) -> Any:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    # A fixed width, because argparse would ask the terminal for it with each option.
+    # The width is fixed, because argparse would ask the terminal for it with each option, which
+    # takes long.
     common: dict[str, Any] = {
         "epilog": EXIT_CODES,
         "formatter_class": partial(_Help, width=78),
@@ -209,7 +210,7 @@ def make_parser() -> argparse.ArgumentParser:
         for argument in arguments:
             settings = dict(_ARGUMENTS[argument])
             if argument == "--config":
-                # These two can do with what is installed, or typed.
+                # Without a file, `check` and `repair` use what is installed, or typed.
                 settings["required"] = name not in {"check", "repair"}
             command.add_argument(argument, **settings)
     return parser

@@ -18,7 +18,7 @@ _ON_THE_PAGE = {"verdict", "finding", "status"}
 
 
 class TaskRun(NamedTuple):
-    """A finished run with its effects."""
+    """A finished run of a task, and what it has changed on the host."""
 
     report: phases.Step
     code: int
@@ -32,10 +32,10 @@ class TaskRun(NamedTuple):
     def lines(
         self, done: str, nothing: str = "", *, shown_below: Sequence[Finding] = ()
     ) -> Iterator[str]:
-        """How the run ended, and what it changed. After a success, the first line ends with `done`
-        or, if nothing was changed, with `nothing` (if given). After a failure, it has the sentence
-        of the failure. The findings `shown_below` stand on the page with their remedies, below
-        these lines, so nothing else of them is repeated here.
+        """The lines of the page that say how the run ended, and what it changed. After a success,
+        the first line ends with `done` or, if nothing was changed, with `nothing` (if given). After
+        a failure, it says what failed. The page has the findings `shown_below` after these lines,
+        with their remedies, so here they only appear as what failed.
         """
         if not self.report.ok:
             yield from self._failure_lines({finding.sentence for finding in shown_below})
@@ -48,7 +48,8 @@ class TaskRun(NamedTuple):
         yield from indented("removed ", self.removed)
 
     def _failure_lines(self, shown_below: Collection[str]) -> Iterator[str]:
-        # `shown_below` are the sentences of the findings that stand on the page below these lines.
+        # Why the run failed or stopped, before the list of what it has changed. `shown_below` are
+        # the sentences of the findings that the page has below, with their remedies.
         for step in self.report.failures:
             findings = getattr(step.error, "findings", ())
             errors = [finding for finding in findings if finding.severity == "error"]
@@ -70,7 +71,7 @@ class TaskRun(NamedTuple):
             yield "Nothing was changed."
 
     def document(self) -> dict[str, Any]:
-        """What `--json` prints, as plain values."""
+        """The part of the --json document that is about the run, as plain values."""
         return {
             "ok": self.report.ok,
             "changed": self.effects.changed,
@@ -82,18 +83,18 @@ class TaskRun(NamedTuple):
 
 
 def run_task(task: phases.AnyTask, host: Host) -> TaskRun:
-    """Run the task on this host. After a signal, the run stops, and rolls back the routes that it
-    is changing. Standard error has what the run waits for, and warnings.
+    """Run the task on this host. A signal stops the run, which then takes back the changes of
+    routes that it is making. Standard error shows what the run waits for, and warnings.
     """
     _log_to_standard_error()
     return outcome_of(phases.run(task), host)
 
 
 def outcome_of(report: phases.Step, host: Host) -> TaskRun:
-    """What a finished run has changed on this host, and how it ended."""
+    """Collect what a finished run has changed on this host. `report` is the step of the run."""
     effects = Effects()
     for step in report.walk():
-        if not step.children:  # the result of a group repeats those of its tasks
+        if not step.children:  # else the step's result repeats those of its children
             effects += effects_of(step.error or step.result)
     wrote = tuple(path for path in effects.files if host.files.look(path) is not None)
     removed = tuple(path for path in effects.files if path not in wrote)
@@ -108,9 +109,10 @@ class _Remarks(logging.Handler):
 
 
 def _log_to_standard_error() -> None:
-    """Log to standard error what the page does not say, unless logging is set up already. Under the
-    key FIELDS, a record of `phases` has the fields of its line.
+    """Show log lines on standard error while a task runs, except those that the page repeats. If
+    the program has set up logging already, nothing is changed.
     """
     handler = _Remarks()
+    # `phases` puts the fields of a log line into its record, as the attribute FIELDS.
     handler.addFilter(lambda record: _ON_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
     logging.basicConfig(level=logging.INFO, handlers=[handler], format="%(message)s")

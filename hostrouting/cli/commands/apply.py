@@ -27,10 +27,13 @@ _TAKEN_BACK = "TAKEN BACK: what was installed before is installed again"
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Apply the configuration. With --confirm, ask whether to keep the changes, and undo them if the
+    # answer is no, or if `apply` failed.
     config = HostRoutingConfig.load(arguments.config)
     task = Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal)
     if arguments.confirm is not None:
-        read_installed(host)  # if it cannot be read, nothing may be changed
+        # If the installed configuration cannot be read, it could not be brought back, so end here.
+        read_installed(host)
         prepare_question()
     outcome = run_task(task, host)
     headline: list[str] = []

@@ -22,6 +22,7 @@ from hostrouting.text import spoken
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Check this host, a saved snapshot, or all snapshots of a folder.
     config = config_to_check(find_config(arguments, host), arguments)
     if arguments.snapshots is not None:
         if arguments.snapshot is not None:
@@ -30,14 +31,15 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
         return check_nodes(arguments.snapshots, config)
     check = check_or_load(arguments, host, config)
-    if arguments.snapshot is None:  # the units of this host are not those of a snapshot
+    if arguments.snapshot is None:  # a snapshot says nothing about units
         check = check._replace(findings=(*check.findings, *find_ungated(config, host)))
     return Page(check.code(), check.document(), check_lines(check))
 
 
 def check_lines(check: HostCheck) -> Iterator[str]:
-    """The verdict of each family, the findings, the commands that repair the host, and those that
-    allow devices instead. A finding whose sentence stands in the line of a verdict is not repeated.
+    """The page of a check: a line for each family (IPv4, IPv6) with its verdict, the findings that
+    these lines do not have yet, the commands that repair the host, and the command that allows
+    devices instead.
     """
     said: set[str] = set()
     for family in check.report.families:
@@ -67,7 +69,9 @@ def check_lines(check: HostCheck) -> Iterator[str]:
 
 
 def _first_sentence(family: FamilyReport) -> str:
-    """The first sentence of the family's line: an escape, a doubt, or the verdict itself."""
+    """The sentence that the line of this family begins with: that of its first escape or doubt, or
+    why the verdict is what it is. `check_lines` does not print its finding again.
+    """
     if family.escapes:
         return family.sentence_of(family.escapes[0])
     if family.verdict == "undecided":
@@ -76,7 +80,9 @@ def _first_sentence(family: FamilyReport) -> str:
 
 
 def _how_to_allow(check: HostCheck) -> Iterator[str]:
-    """The command that allows all devices by which packets may be meant to leave (`mayAllow`)."""
+    """The command that allows devices instead of repairing the host: those that the findings of
+    escapes name as perhaps intended (`mayAllow`).
+    """
     devs: dict[str, str] = {}
     for finding in check.named("overlap"):
         if finding.remedy is None:  # else the remedy is such a command

@@ -17,6 +17,7 @@ from hostrouting.tasks.configure import Configure
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Show what `apply` would do with this configuration.
     config = HostRoutingConfig.load(arguments.config)
     plan = Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
     return Page(
@@ -39,7 +40,9 @@ def plan_code(plan: Plan) -> int:
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
-    """How the run would end, what it would change, and what there is to tell about it."""
+    """The page of a dry run: whether the run would fail, what it would change, the findings, and
+    the verdict afterwards.
+    """
     if plan.failures:
         yield from _failure_lines(plan)
     else:
@@ -52,7 +55,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield from indented("", [*plan.systemd, *plan.operations])
     yield from indented("write ", plan.files.written_paths)
     yield from indented("remove ", plan.files.removes)
-    # What makes it fail is said in the first lines.
+    # The findings that make the run fail stand in the first lines already.
     yield from finding_lines([each for each in plan.findings if each not in plan.failures])
     if plan.report is not None:
         yield "The verdict afterwards:"
@@ -64,8 +67,9 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 
 
 def _failure_lines(plan: Plan) -> Iterator[str]:
-    """Why the run would fail: the first failure in the headline, and then the others. A
-    route-conflict is left out below the headline: the list of routes has it with its remedy.
+    """Why the run would fail: the headline has the first failure, and the lines below have the
+    others. A route-conflict is only in the headline, because `plan_lines` lists each with its
+    remedy.
     """
     word = "NOT READY" if plan_code(plan) == CANNOT_DECIDE else "WOULD FAIL"
     first, *others = plan.failures

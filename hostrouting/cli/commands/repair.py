@@ -22,18 +22,21 @@ from hostrouting.lines import finding_lines
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Print a configuration that repairs the host. Standard error says what it cannot repair.
     config = config_to_repair(find_config(arguments, host), arguments)
     now = check_or_load(arguments, host, config)
     proposal = propose_configuration(config, now.report.snapshot)
-    # Of the host as it is once `config` is applied, without the routes of the repair.
+    # This check is of the host as it will be once `config` is applied, without the repair.
     check = HostCheck.of_snapshot(proposal.report, config, repair_options=typed_options(arguments))
-    # Escapes with another remedy than the routes: to delete a route, or to allow a device.
+    # What the routes of the repair do not settle: escapes with a remedy of their own (to delete a
+    # route, or to allow a device), ranges without a repair, and doubts.
     findings = [finding for finding in check.named(*ESCAPES) if finding.remedy is not None]
     findings += [*check.named("unsafe", "no-default-route"), *check.doubts]
-    # Only the check of the host as it is now has asked whether the kernel differs from its tables.
+    # Whether the kernel decides otherwise than its tables was asked only in the check of this host.
     findings += now.named("kernel-differs")
-    # Their remedy is to type this command. A doubt about default routes has no facts, and is there
-    # already.
+    # What the repair is, and which default route Linux prefers. The remedy of these findings is
+    # left out, because it is to type this command. "default-routes" without facts is a doubt: see
+    # above.
     for finding in check.named("action", "default-routes"):
         if finding.facts:
             findings.append(finding._replace(remedy=None))

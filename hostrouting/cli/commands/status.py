@@ -23,6 +23,7 @@ from hostrouting.status import HostStatus, find_status, metric_lines, status_lin
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Print the status of this host, of one of its units, or as metrics.
     unit = arguments.unit
     status = find_status(host, "" if unit is None else unit_name(unit))
     lines = metric_lines(status) if arguments.metrics else status_lines(status)
@@ -30,6 +31,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def _document(status: HostStatus) -> dict[str, object]:
+    # The status as a JSON value, for --json.
     plan = status.plan or Plan()
     return {
         "schema": "hostrouting/status/1",
