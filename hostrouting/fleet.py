@@ -61,14 +61,16 @@ def check_snapshots(
     if not names:
         raise ConfigError([Fault("--snapshots", str(folder), "has no *.json file", SAVE)])
     paths = [os.path.join(folder, name) for name in names]
-    # At once, and not when the first result is taken: the executor may be shut down by then.
+    # Called here, and not in a generator, which would begin only when the caller takes the first
+    # result: the executor may be shut down by then.
     problems = executor.map(partial(_judge_file, config=config), paths, chunksize=16)
     return zip([name.removesuffix(".json") for name in names], problems, strict=True)
 
 
 def _judge_file(path: str, *, config: HostRoutingConfig) -> NodeProblem:
-    # The sentence is about the node as it is. The repair is for the node after `config` is applied,
-    # so the routes of `config` are not proposed again.
+    # Find the problem of the node whose snapshot is in this file. Its sentence is about the node as
+    # it is. The repair is for the node after `config` is applied, so the routes of `config` are not
+    # proposed again.
     if not os.path.isfile(path):  # such as a named pipe, which nobody may ever write into
         return NodeProblem(NO_VERDICT, "the snapshot is not a file")
     try:
@@ -86,14 +88,15 @@ def _judge_file(path: str, *, config: HostRoutingConfig) -> NodeProblem:
     ]
     sentences += report.missing_defaults
     sentences += [doubt.name.upper() for doubt in report.doubts]
-    # Without their numbers, so that nodes with escapes through ib0 and ib1 are one group.
+    # The numbers are taken out, so that a node with an escape through ib0 and one with an escape
+    # through ib1 have the same problem.
     sentence = "; ".join(dict.fromkeys(_NUMBER.sub("N", each) for each in sentences))
     return NodeProblem(report.verdict, sentence, report_after.routes)
 
 
 def group_nodes(results: Iterable[tuple[str, NodeProblem]]) -> dict[NodeProblem, list[str]]:
-    """The names of the nodes by their problem; the problem that the most nodes have is first, and
-    then come the nodes without one.
+    """Group the nodes: for each problem the names of the nodes that have it. The problem that most
+    nodes have comes first, and the nodes without a problem come last.
     """
     groups: dict[NodeProblem, list[str]] = {}
     for name, problem in results:

@@ -11,13 +11,17 @@ SHOWN = 20
 
 
 def capped(lines: Sequence[str]) -> Iterator[str]:
-    """The first lines, each of one thing, and a line that counts the others."""
+    """The first SHOWN of these lines, and a line that counts the others, so that a page stays
+    short. Each line is about one thing.
+    """
     yield from lines[:SHOWN]
     yield from count_of_others(lines)
 
 
 def count_of_others(things: Sequence[object]) -> Iterator[str]:
-    """A line that counts the things that are not shown, if there are any."""
+    """A line that counts the things beyond the first SHOWN, which a page does not have. If there
+    are no more things, there is no line.
+    """
     if len(things) > SHOWN:
         yield f"  ... and {len(things) - SHOWN:,} more; --json shows all"
 
@@ -28,9 +32,9 @@ def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
 
 
 def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator[str]:
-    """A line for each finding, with the ways of its remedy below it. Findings in a row with the
-    same remedy have it once, below the last of them. The command `without` is left out, because it
-    stands elsewhere on the page.
+    """A line for each finding, and below it a line for each way of its remedy. If findings in a row
+    have the same remedy, only the last of them shows it. The command `without` is left out, if
+    given, because the page has it elsewhere.
     """
     shown = findings[:SHOWN]
     next_remedies = [*(finding.remedy for finding in shown[1:]), None]
@@ -43,10 +47,12 @@ def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator
 
 
 def way_lines(remedy: Remedy | None, *, indent: int = 2, without: str = "") -> Iterator[str]:
-    """A line for each way of the remedy, but not for the command `without`, if one is given."""
+    """A line for each way of the remedy. The way with the command `without` is left out, if a
+    command is given.
+    """
     if remedy is None:
         return
     for way in remedy.ways():
-        is_left_out = way.command == without != ""
+        is_left_out = way.command == without != ""  # a way of words alone has no command
         if not is_left_out:
             yield f"{' ' * indent}{way.line}"

@@ -127,7 +127,7 @@ def reader_of(kind: Any) -> Reader:
         return _reader_with_rules(*parts)
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
         reader = reader_of(parts[0])
-        return reader if hasattr(parts[0], "_fields") else partial(_read_if_given, reader)
+        return reader if hasattr(parts[0], "_fields") else partial(_read_unless_empty, reader)
     if origin is Literal:
         words = {word.lower(): word for word in parts}
         return text_as(lambda text: words[text.lower()], f"is not one of {', '.join(parts)}")
@@ -139,8 +139,9 @@ def reader_of(kind: Any) -> Reader:
     return partial(_read_object, kind)
 
 
-def _read_if_given(reader: Reader, text: Any) -> Any:
-    # The original's configurations can have an empty text in place of a gateway or device.
+def _read_unless_empty(reader: Reader, text: Any) -> Any:
+    # The reader of X | None, if X is not an object. An empty text is read as None, because the Go
+    # original's configurations can have one in place of a gateway or device.
     return None if text == "" else reader(text)
 
 
@@ -230,12 +231,12 @@ def _read_object(cls: Any, document: Any) -> Any:
             faults.append(Fault(key, "", "given more than once"))
         if key not in fields:
             faults.append(_unknown(key, fields))
-        elif value is not None:  # null counts as absent
+        elif value is not None:  # null counts as absent: the default stays
             values[key] = _read_member(fields[key].reader, key, value, faults)
     faults += [Fault(key, "", "missing") for key, value in values.items() if value is _REQUIRED]
     if faults:
         raise _FaultyError(faults)
-    # Without a call of the class, because the constructor of a section calls this function.
+    # Not `cls(…)`, because the constructor of a section calls this function.
     result = tuple.__new__(cls, values.values())
     if hasattr(result, "faults_between"):
         # What is wrong with several values together: it can be asked once each of them is right.
@@ -283,6 +284,7 @@ def section(cls: type[T]) -> type[T]:
 
 
 def _camel(attribute: str) -> str:
+    # `expected_cidrs` becomes `expectedCidrs`.
     first, *words = attribute.split("_")
     return first + "".join(map(str.capitalize, words))
 
@@ -359,7 +361,9 @@ def read_file(cls: type[T], path: str | os.PathLike[str]) -> T:
 
 
 def json_value(value: Any) -> Any:
-    """The value as JSON: the opposite of `read`. Members with their default value are left out."""
+    """The value as JSON, from which `read` makes an equal value. Members with their default value
+    are left out.
+    """
     if type(value) in {bool, int, str}:
         return value
     if type(value) is tuple:

@@ -18,7 +18,9 @@ says that it did not run to its end.
 
 
 def _how_it_is_called() -> str:
-    folder, suffix, _ = __file__.partition(".pyz/")  # if this is a file of the archive
+    # What an operator has to type to run this copy of the program. `__file__` says where the copy
+    # is: in an archive (hostrouting.pyz), in a descriptor of the gate, or installed by pip.
+    folder, suffix, _ = __file__.partition(".pyz/")  # `suffix` is empty outside an archive
     if suffix:
         archive = f"{folder}.pyz"
         # A shell runs it by the python3 of PATH, which may be an older one than this.
