@@ -395,10 +395,9 @@ def test_a_pass_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     guarded.host.faults.meanwhile("change", lambda: time.sleep(60))
     with pytest.raises(TimeIsUp) as raised:
         guarded.run_until(10)
-    assert describe_failure(raised.value) == [
-        "this took longer than 0 s, and was ended",
-        "every change was rolled back: the route table is as it was before",
-    ]
+    ended, rolled_back = describe_failure(raised.value)
+    assert ended.startswith("this took longer than 0 s, and was ended")
+    assert rolled_back == "every change was rolled back: the route table is as it was before"
 
 
 def test_a_guard_that_waits_for_the_lock_takes_no_verdict_away() -> None:
