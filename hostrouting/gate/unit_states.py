@@ -121,21 +121,15 @@ def unit_states(
     return list(states.values())
 
 
-def is_active(manager: Manager, unit: str) -> bool:
-    """Whether this unit, which must not be a template, runs: its ActiveState is "active". A unit
-    can run and be "reloading", but the guard, about which callers ask, never is.
-    """
-    [properties] = manager.show(("ActiveState",), unit)
-    return properties["ActiveState"] == "active"
-
-
 def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     """The state of the unit with these properties, and what an operator can do about it. If the
     unit has failed, the errors are added that its gate has logged since the last start.
     """
     unit = properties["Id"]
     state = UnitState(unit, _name_state(properties), properties["StateChangeTimestamp"])
-    start = Remedy("when that is mended", command_of("systemctl start", unit))
+    # Without reset-failed, systemd may refuse this start because of those that have failed.
+    reset = command_of("systemctl reset-failed", unit)
+    again = Remedy("when that is mended", f"{reset} && {command_of('systemctl start', unit)}")
     see_journal = Remedy("see", command_of("journalctl -u", unit), needs_root=False)
     # This names the condition that was not met, which the journal of systemd 249 does not.
     see_status = see_journal._replace(command=command_of("systemctl status", unit))
@@ -143,7 +137,7 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
     if properties["UnitFileState"] == "masked-runtime":  # until the next boot
         unmask += " --runtime"
     remedies = {
-        "stuck": see_journal._replace(otherwise=start),
+        "stuck": see_journal._replace(otherwise=again),
         "masked": Remedy(command=command_of(unmask, unit)),
         "fails": see_journal,
         "skipped": see_status,

@@ -13,7 +13,6 @@ from hostrouting.boot.on_disk import owned_paths
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.gate.unit_names import instance_pattern
-from hostrouting.gate.unit_states import is_active
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.operation import Operation
@@ -91,7 +90,8 @@ def _guard_operations(
     guard reads config.json before each pass.
     """
     guard = HostLayout.guard_unit
-    runs = is_active(manager, guard)
+    [properties] = manager.show(("ActiveState",), guard)
+    runs = properties["ActiveState"] == "active"
     files_of_guard = {HostLayout.program_path, HostLayout.unit_path(guard)}
     if not config.guard.enabled:
         if runs:

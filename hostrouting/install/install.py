@@ -341,8 +341,6 @@ class _RunClock:
 
 
 def _log(ctx: phases.Context, findings: Sequence[Finding]) -> None:
-    """Log the first `LOGGED` findings as warnings, and how many more there are."""
+    """Log the first `LOGGED` findings as warnings."""
     for finding in findings[:LOGGED]:
         ctx.log.warning("%s", finding.line, extra={"finding": finding.name})
-    if len(findings) > LOGGED:
-        ctx.log.warning("and %d more findings", len(findings) - LOGGED)

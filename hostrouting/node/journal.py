@@ -70,8 +70,10 @@ def describe_failure(error: BaseException) -> list[str]:
         lines = [f"{error} ended this; {_ABOUT_SIGNALS}"]
     elif isinstance(error, TimeIsUp):
         lines = [
-            f"this took longer than {error} s, and was ended (if another process holds the lock of "
-            "this host, lslocks shows it)"
+            (
+                f"this took longer than {error} s, and was ended (if another process holds the "
+                "lock of this host, lslocks shows it)"
+            )
         ]
     elif isinstance(error, HostRoutingError):
         lines = [line.strip() for line in str(error).split("\n")]

@@ -31,9 +31,11 @@ def keep_routes(
     purpose: Purpose = "upkeep",
     raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> RoutePlan:
-    """Give the host the routes of the configuration, all or none; return the plan. If one of them
-    conflicts or has to wait, no route is changed. An exception is an undo, which deletes our
-    unconfigured routes all the same, because the undone run may have added them.
+    """Give the host the routes of the configuration, all or none; return the plan.
+
+    If one of them conflicts or has to wait, an apply changes nothing. Upkeep still sets the others:
+    while one device is down, the guard has to set again what leads through another. Unconfigured
+    routes stay then. An undo only deletes those, because the undone run may have added them.
 
     The route for replies to probes comes last, and nothing fails because of it. If Linux refuses
     it, for example because IPv6 is disabled on its device, the returned plan has a warning.
@@ -53,10 +55,12 @@ def keep_routes(
         before = backend.snapshot(near=[step.route.prefix for step in plan.steps])
     steps = plan.steps
     if plan.conflicts or plan.waiting:
-        steps = unconfigured if purpose == "undo" else ()
+        left_out = (*plan.conflicts, *unconfigured)
+        possible = tuple(step for step in plan.steps if step not in left_out)
+        steps = {"apply": (), "upkeep": possible, "undo": unconfigured}[purpose]
 
     of_replies = RoutePlan(tuple(step for step in steps if step.route.key in replies))
-    others = tuple(step for step in steps if step.route.key not in replies)
+    others = tuple(step for step in steps if step not in of_replies.steps)
     apply_plan(
         RoutePlan(others),
         backend,
@@ -68,7 +72,7 @@ def keep_routes(
         apply_plan(of_replies, backend, before=before, done=done)
     except ApplyError as error:
         plan = plan.with_reply_warnings(error.findings)
-    plan.require_no_conflict()  # only now, because an undo deletes routes in spite of a conflict
+    plan.require_no_conflict()  # only now, because some routes are changed in spite of a conflict
     if plan.waiting:
         raise NotReady("; ".join(map(str, plan.route_waits)), findings=plan.failed_waits)
     return plan

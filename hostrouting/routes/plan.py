@@ -31,7 +31,6 @@ from hostrouting.model.route import (
     Route,
     RouteKey,
     as_stored,
-    protocol_name,
 )
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.steps import RoutePlan, RouteStep
@@ -197,8 +196,7 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
         return (*deletions, RouteStep("add", wanted, "missing"))
     used = staying[0]
     if _way(used) == _way(wanted):
-        owner = "" if used.protocol == OURS else f" (proto {protocol_name(used.protocol)})"
-        return (RouteStep("keep", used, f"exists{owner}"), *deletions)
+        return (RouteStep("keep", used, "exists"), *deletions)
     reason = f"a route that is not hostrouting's has the same destination and metric: [{used}]"
     return (RouteStep("conflict", wanted, reason, used),)
 

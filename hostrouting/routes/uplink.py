@@ -51,7 +51,7 @@ class Need(NamedTuple):
     """A phrase for what a route still needs before it can be added, and what an operator can do."""
 
     phrase: str
-    remedy: Remedy = Remedy("add it, or correct the configuration")
+    remedy: Remedy = Remedy("make that so, or correct the configuration")
 
     def __str__(self) -> str:
         return self.phrase

@@ -3,7 +3,7 @@
 Whoever changes the kernel for hostrouting makes passes: a task of an agent, the gate before a unit
 starts, each service at boot, and the guard. A pass has three parts, in this order:
 
-    static_routes   set the static routes, all or none
+    static_routes   set the static routes: in an apply all or none, else all that can be set
     probe_rewrite   load the table for probes, if it is not in force
     route_overlap   check the expected CIDRs, and leave the marker
 

@@ -89,6 +89,8 @@ def type_other(host: FakeHost, command: str) -> None:
             manager.reload()
         case ["systemctl", "unmask", "--runtime", unit]:
             assert manager.properties.pop(unit)["UnitFileState"] == "masked-runtime"
+        case ["systemctl", "reset-failed", _]:
+            pass  # no fake counts starts
         case ["systemctl", "start", unit]:
             manager.properties[unit] = {"LoadState": "loaded", "ActiveState": "active"}
             let_pass(host, unit)
