@@ -179,6 +179,9 @@ the table of a user's network is for marked packets alone, and not for all that 
   undecided | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable default table 200
   undecided | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable 172.16.0.0/16 table 200; \
 10.200.0.0/16 dev flannel.1 table 200
+by an uplink without an address, Linux writes that of lo, even if it lists another one first
++ -addresses; address 10.1.0.4/24 dev eth1; address 10.9.9.4/32 dev lo; rule from 10.9.9.4/32
+  overlap | default via 10.1.0.1 dev eth1 table 100
 intendedRules names each rule by its selectors, and says nothing about others
 + elsewhere; rule fwmark 1/1
   undecided
