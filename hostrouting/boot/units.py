@@ -32,70 +32,81 @@ def _program(function: str) -> str:
     return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
 
 
-_GATE = "; ".join(
-    (
-        # Python runs in the background, and the shell waits for it: so a signal reaches the shell
-        # at once, and it exits with 255 even if the unit counts SIGTERM as a success
-        # (SuccessExitStatus=).
-        "u=$1",
-        # Every other end refuses the start with 255, also an early one, such as a fork that fails:
-        # with 1 to 254, systemd would skip the start and report a success.
-        'trap "exit 255" EXIT',
-        "pass() { trap - EXIT",
-        "exit 0; }",
-        # Python may write its cache, and the umask of the unit may be 0.
-        "umask 022",
-        # The echo of some shells makes other characters of a backslash, which a name may have.
-        # systemd makes one backslash of two.
-        r'say() { printf "%s\\n" "$1" >&2; }',
-        "stop() { kill $! 2>/dev/null",
-        "wait $!",
-        # A program that is still being loaded cannot log why it ends.
-        f'[ $? = {REFUSED} ] || say "<3>hostrouting: $u was refused: a signal ended the gate"',
-        "exit; }",
-        "trap stop HUP INT QUIT TERM USR1 USR2",
-        # The opening is a regular file of root's that only root can write and nobody can execute,
-        # with a reason in its first line. `status` has the same rule (gate/unit_gates.py).
-        f"f={HostLayout.opening_path} m= r=",
-        "[ ! -O $f ] || m=$(ls -ld $f)",
-        "case $m in -r[w-]-[r-]--[r-]--*) read -r r <$f;; esac",
-        'case $r in *[![:space:]]*) say "<4>hostrouting: $u starts UNCHECKED: $f: $r"',
-        "pass;; esac",
-        # A unit may have a network of its own, which the + of the condition does not undo.
-        "n=",
-        '[ /proc/self/ns/net -ef /proc/1/ns/net ] || n="nsenter --target 1 --net --"',
-        f"$n {_program('gate')} & wait $!",
-        # Any status other than PASSED and REFUSED, even 0, means that the program did not run to
-        # its end.
-        "s=$?",
-        f"[ $s != {PASSED} ] || pass",
-        # The command that opens the gate needs this folder, which the program would have made.
-        f"[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory}",
-        f"[ $s != {REFUSED} ] || exit",
-        (
-            'say "<3>hostrouting: $u was refused: the gate could not be run (exit $s), see the '
-            'lines above"'
-        ),
-        # For the operator: the program may be damaged or gone, and the link to Python may not work.
-        # 126 and 127 say that nothing could be started. An empty file ends with 0, and no output.
-        'h="install Python 3.10 or newer, as the package python3 or python3.N"',
-        'a="to see what to do, as root:"',
-        f"f={HostLayout.program_path}",
-        f"for p in {HostLayout.python_path} $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)",
-        (
-            "do o=$(timeout 9 $p $f --help 2>/dev/null); case $?$o in 12[67]) ;; "
-            '0?*) h="$a $p $f status"; break;; *) h="$a hostrouting status";; esac; done'
-        ),
-        'say "<5>hostrouting: $h"',
-        (
-            'say "<5>hostrouting: to start ALL gated units without any check until the next boot, '
-            f'as root: {HostLayout.opening_command}"'
-        ),
-    )
-)
-"""The shell command of the gate, with the unit as $1: the unit starts if the gate was opened, or if
-the program lets it. All of the command is in the drop-in, because another file could be missing.
+_GATE_SCRIPT = rf"""
+unit=$1;
+program={HostLayout.program_path};
+opening={HostLayout.opening_path};
+
+# Every end but `pass` refuses the start with 255, also an early one, such as a fork that fails.
+# With 1 to 254, systemd would skip the start and report a success.
+trap "exit 255" EXIT;
+pass() {{ trap - EXIT; exit 0; }};
+
+# The echo of some shells makes other characters of a backslash, which a name may have. systemd
+# makes one backslash of two.
+say() {{ printf "%s\\n" "$1" >&2; }};
+
+# Python may write its cache, and the umask of the unit may be 0.
+umask 022;
+
+# Python runs in the background, and the shell waits for it: so a signal reaches the shell at once,
+# and it exits with 255 even if the unit counts SIGTERM as a success (SuccessExitStatus=). A program
+# that is still being loaded cannot log why it ends.
+stop() {{
+  kill $! 2>/dev/null;
+  wait $!;
+  [ $? = {REFUSED} ] || say "<3>hostrouting: $unit was refused: a signal ended the gate";
+  exit;
+}};
+trap stop HUP INT QUIT TERM USR1 USR2;
+
+# The opening is a regular file of root's that only root can write and nobody can execute, with a
+# reason in its first line. `status` has the same rule (gate/unit_gates.py).
+listed= reason=;
+[ ! -O $opening ] || listed=$(ls -ld $opening);
+case $listed in -r[w-]-[r-]--[r-]--*) read -r reason <$opening;; esac;
+case $reason in *[![:space:]]*)
+  say "<4>hostrouting: $unit starts UNCHECKED: $opening: $reason";
+  pass;;
+esac;
+
+# A unit may have a network of its own, which the + of the condition does not undo.
+in_network=;
+[ /proc/self/ns/net -ef /proc/1/ns/net ] || in_network="nsenter --target 1 --net --";
+$in_network {_program("gate")} & wait $!;
+status=$?;
+[ $status != {PASSED} ] || pass;
+
+# The command that opens the gate needs this folder, which the program would have made.
+[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory};
+[ $status != {REFUSED} ] || exit;
+
+# Any other status, even 0, means that the program did not run to its end.
+say "<3>hostrouting: $unit was refused: the gate could not be run (exit $status), see the lines
+ above";
+# Find a Python that can run the program, which may be damaged or gone, for the command to type. 126
+# and 127 say that nothing could be started. An empty file ends with 0, and prints nothing.
+advice="install Python 3.10 or newer, as the package python3 or python3.N";
+for python in {HostLayout.python_path} $(ls /usr/bin/python3.?? 2>/dev/null | tail -1); do
+  help=$(timeout 9 $python $program --help 2>/dev/null);
+  case $?$help in
+    12[67]) ;;
+    0?*) advice="to see what to do, as root: $python $program status"; break;;
+    *) advice="to see what to do, as root: hostrouting status";;
+  esac;
+done;
+say "<5>hostrouting: $advice";
+say "<5>hostrouting: to start ALL gated units without any check until the next boot, as root:
+ {HostLayout.opening_command}"
 """
+"""The gate, in the language of the shell, with the unit as $1: the unit starts if the gate was
+opened, or if the program lets it. All of the gate is in the drop-in, because another file could be
+missing.
+"""
+_GATE = " ".join(
+    line for line in map(str.strip, _GATE_SCRIPT.splitlines()) if not line.startswith("#")
+)
+"""The gate as one line, without its comments."""
 
 
 def _escaped(command: str) -> str:
