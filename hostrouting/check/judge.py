@@ -4,7 +4,7 @@
 - An `Opinion` is what this package says about a decision: a grade (fine, in doubt, or an escape), a
   name, and the thing that it is about, such as a device. Packets can be fine although they do not
   leave through the uplink, but through a CNI's device for example. Then a repair must not lead them
-  to the uplink (`is_fine_elsewhere`).
+  to the uplink (`belongs_elsewhere`).
 - A verdict is for a whole report: the worst opinion on any address of the cluster's CIDRs, which
   are `expectedCidrs` and `serviceCidrs` in the configuration.
 
@@ -256,7 +256,7 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     """Judge a route by its devices: the worst opinion on one of them counts, because packets may
-    leave by each. If several are equally bad, one that is fine elsewhere (`is_fine_elsewhere`) is
+    leave by each. If several are equally bad, one that `belongs_elsewhere` is
     returned, so that no repair leads packets away from that device. The opinion names all devices
     by which packets escape.
 
@@ -271,7 +271,7 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
         reason = f"TCP does not connect by [{taken.route}]"
         # In the first place, so that `max` prefers it to an equal doubt about a device.
         opinions.insert(0, Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
-    worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_fine_elsewhere))
+    worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
     escapes: list[str] = []
     for opinion in opinions:
         escapes += opinion.devs

@@ -109,7 +109,7 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
         return None
     # The first lookup leads to a CNI's device, and the second one to the uplink. Nobody knows
     # whether the network beyond it takes the packets without what the CNI does to them.
-    is_by_a_cni = judge.opinion(other.plain).is_fine_elsewhere
+    is_by_a_cni = judge.opinion(other.plain).belongs_elsewhere
     if is_by_a_cni and other.opinion_on_route.name == EXPECTED:
         return unknown(judge, other)
     if other.opinion_on_route.grade is Grade.DOUBT:

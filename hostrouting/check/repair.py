@@ -109,7 +109,7 @@ def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
 
 def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     """Return why no route may be added to repair this part, and its escaping route has to be
-    deleted instead: it hides a route that is right (`Opinion.is_fine_elsewhere`), such as a CNI's.
+    deleted instead: it hides a route that is right (`Opinion.belongs_elsewhere`), such as a CNI's.
     An added route would hide that, too; after the deletion, Linux uses it. None if no such route is
     hidden.
     """
@@ -118,7 +118,7 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
     covering += judge.devices.routes_to_pods.covering(part.first)
     for route in covering:
-        if route != decision.route and judge.opinion_on_route(route).is_fine_elsewhere:
+        if route != decision.route and judge.opinion_on_route(route).belongs_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]")
     return None
 
@@ -233,7 +233,7 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
     if _is_worse(changes):
         return reasons
     for old, new in changes:
-        if old.opinion.is_fine_elsewhere and old.decision.devs != new.decision.devs:
+        if old.opinion.belongs_elsewhere and old.decision.devs != new.decision.devs:
             return reasons
         if judge.uplinks.doubtful and new.worst_grade is not Grade.FINE:
             return reasons

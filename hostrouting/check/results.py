@@ -81,10 +81,10 @@ class Opinion(NamedTuple):
     """The decision by which connections of this host escape, if plain packets do not."""
 
     @property
-    def is_fine_elsewhere(self) -> bool:
-        """Whether packets are fine although they do not leave through the uplink but, for example,
-        through a CNI's device. Then no repair may lead them to the uplink. The doubt `TWO_CNIS` is
-        included, because such packets may be fine.
+    def belongs_elsewhere(self) -> bool:
+        """Whether packets belong to another device than the uplink, for example to a CNI's. Then no
+        repair may lead them to the uplink. The doubt `TWO_CNIS` is included, because such packets
+        may be fine.
         """
         return self.name in {ALLOWED, OWN_SUBNET, POD_BLOCK, TWO_CNIS}
 

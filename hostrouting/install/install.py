@@ -89,16 +89,16 @@ def install(  # noqa: C901  eight steps, which are read in one piece
     *,
     wait: float,
     as_steps: bool,
-    before: dict[str, HostRoutingConfig | None],
+    former_by_run: dict[str, HostRoutingConfig | None],
 ) -> CheckResult | phases.Skip:
     """Bring what is wanted onto the host: first the files, then the guard, then the parts of a
     pass: set routes, load the table for probes, check. Each part waits for what it needs, for up to
     `wait` seconds; with `as_steps`, it is a step of its own. The numbers in the comments are those
     of the steps in the module's docstring.
 
-    Before the first change, `before` gets the installed configuration under the id of the run, for
-    an undo to install again; None if it cannot be read. An error has the effects of all that was
-    done before it.
+    Before the first change, the installed configuration is noted in `former_by_run` under the id of
+    the run, for an undo to install again; None if it cannot be read. An error has the effects of
+    all that was done before it.
     """
     parts = [part for part in all_parts if STEPS[part] not in ctx.skip]
 
@@ -120,7 +120,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
                 require_possible(wanted, plan)
             _log(ctx, plan.warnings)
             if not plan.is_empty:
-                before.setdefault(ctx.run_id, wanted.former)
+                former_by_run.setdefault(ctx.run_id, wanted.former)
             step.result = write_files(host, plan)  # 5
         results.append(step.result)
         if gated_units(wanted.config):

@@ -47,7 +47,7 @@ class InstallTask:
     not, a ConfigError names it.
     """
 
-    before: dict[str, HostRoutingConfig | None] = attrs.field(
+    former_by_run: dict[str, HostRoutingConfig | None] = attrs.field(
         factory=dict, init=False, eq=False, repr=False
     )
     """By the id of each run of the task that has changed something and was not undone: the
@@ -90,7 +90,7 @@ class InstallTask:
     def install(self, ctx: phases.Context, request: Request) -> CheckResult | phases.Skip:
         """Make the host what this request asks for: that of the task, or that of its undo; see
         `install.install`. A task for the whole configuration makes each part as a step of its own.
-        What was installed before goes into `before`, for an undo.
+        What was installed before goes into `former_by_run`, for an undo.
         """
         return install(
             self.host,
@@ -99,7 +99,7 @@ class InstallTask:
             ctx,
             wait=self.wait,
             as_steps=self.section is None,
-            before=self.before,
+            former_by_run=self.former_by_run,
         )
 
     def undo(self, ctx: phases.Context) -> CheckResult | phases.Skip:
@@ -110,14 +110,12 @@ class InstallTask:
         HostError if the former configuration could not be read, or if another run has installed
         something else since.
         """
-        former_by_run = dict(self.before)
+        undone = dict(self.former_by_run)
         if ctx.ran is not None:  # the run has just failed, and only that run is undone
-            former_by_run = {
-                run: former for run, former in former_by_run.items() if run == ctx.run_id
-            }
-        if not former_by_run:
+            undone = {run: former for run, former in undone.items() if run == ctx.run_id}
+        if not undone:
             return phases.Skip("it has changed nothing, or that is undone")
-        former, *_ = former_by_run.values()  # from before the first of these runs
+        former, *_ = undone.values()  # from before the first of these runs
         if former is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
@@ -131,6 +129,6 @@ class InstallTask:
         request = Request(former, names, allow_removal=True, undone=request_of_run)
         # Without a wait: what the former routes need may never come.
         result = attrs.evolve(self, wait=0).install(ctx, request)
-        for run in former_by_run:
-            del self.before[run]
+        for run in undone:
+            del self.former_by_run[run]
         return result
