@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, PROBLEM
 from hostrouting.finding import Finding, Name, Remedy
-from hostrouting.text import first_of
+from hostrouting.text import first_few
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet"]
 
@@ -54,10 +54,10 @@ class HostRoutingError(Exception):
         self.findings = tuple(findings)
         # Without a message, the sentences of the findings are the message.
         sentences = [str(finding) for finding in self.findings]
-        super().__init__(message or "\n".join(first_of(sentences)))
+        super().__init__(message or "\n".join(first_few(sentences)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
         self.can_retry = kind in _RETRIED
-        # If findings say what is wrong, each of them has to be able to go away by itself.
+        # A retry can help only if each finding that is an error may go away by itself.
         if errors:
             self.can_retry = all(error.can_retry for error in errors)
 
@@ -148,7 +148,7 @@ class ConfigError(HostRoutingError, ValueError):
         lines = [first, *(f"  {line}" for line in others)]
         findings: list[Finding] = []
         if remedy is not None:
-            sentence = f"{first} {'; '.join(first_of(others, 3))}".strip()
+            sentence = f"{first} {'; '.join(first_few(others, 3))}".strip()
             findings.append(Finding("file", "error", sentence, source, remedy))
             lines += [f"  {way.line}" for way in remedy.ways()]
         super().__init__("\n".join(lines), findings=findings)
@@ -190,7 +190,7 @@ class ApplyError(HostRoutingError):
     def __init__(self, *reasons: str, after: str, can_retry: bool) -> None:
         self.reasons = reasons
         self.after = after
-        sentences = "; ".join((*first_of(reasons), after))  # why, and how the routes are now
+        sentences = "; ".join((*first_few(reasons), after))  # why, and how the routes are now
         super().__init__(f"the routes could not be applied: {sentences}")
         self.can_retry = can_retry
         self._make_finding("requirement")  # the only finding of this error

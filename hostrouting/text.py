@@ -27,7 +27,7 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
     """The words as a phrase: "a, b and c". The word `last` stands before the last one. If there are
     more than `most` words, only the first ones are named, and the others are counted.
     """
-    named = first_of(words, most, conjunction="")
+    named = first_few(words, most, conjunction="")
     if len(named) < 2:
         return "".join(named)
     *others, final = named
@@ -61,7 +61,7 @@ def command_of(*words: str) -> str:
     return join(" ".join(words).split(" "))
 
 
-def first_of(texts: Sequence[str], most: int = 10, *, conjunction: str = "and ") -> list[str]:
+def first_few(texts: Sequence[str], most: int = 10, *, conjunction: str = "and ") -> list[str]:
     """The first texts, and a text that counts the others: "and 3 more"."""
     shown = list(texts[:most])
     if len(texts) > most:

@@ -45,11 +45,12 @@ class Ebtables(Protocol):
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
         """Delete these rules, all or none: if one does not exist, ebtables refuses. All must have
-        the same `program`, because this one deletes them. If a rule is given twice, two equal rules
-        are deleted, the first ones.
+        the same `program`, which is called to delete them. If a rule is given twice, two equal
+        rules are deleted, the first ones.
 
-        A known limit: ebtables-nft 1.8.9 compares MAC addresses without their masks, and treats a
-        missing one as zeros. So it may delete another rule that differs only in its MAC addresses.
+        A known limit: ebtables-nft 1.8.9 ignores the masks of MAC addresses, and treats a rule
+        without a MAC address as one with 00:00:00:00:00:00. So it may delete another rule that
+        differs only in its MAC addresses.
         """
 
 

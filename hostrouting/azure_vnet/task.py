@@ -24,7 +24,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.host.operation import Operation
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.text import first_of
+from hostrouting.text import first_few
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -60,7 +60,7 @@ class CleanupPlan:
         """Why a run would fail, for `phases.plan`; empty if it would not."""
         if self.is_report:  # it deletes nothing, so no error stops it
             return ""
-        return "; ".join(first_of(self.errors))
+        return "; ".join(first_few(self.errors))
 
     def __str__(self) -> str:
         return "\n".join(map(str, (*self.entries, *self.findings))) or "nothing to delete"
@@ -241,5 +241,5 @@ class CleanStaleAzureVnet:
 
 def _error(message: str, reasons: Sequence[str], *, kind: str) -> HostError:
     """The error of a clean-up: its text has the message and the first reasons, `lines` has all."""
-    text = f"{message}: {'; '.join(first_of(reasons))}"
+    text = f"{message}: {'; '.join(first_few(reasons))}"
     return HostError(text, what="azure-vnet", kind=kind, lines=tuple(reasons))

@@ -44,10 +44,10 @@ def owned_paths(files: Files) -> tuple[str, ...]:
 
 
 def proof_of_installation(files: Files) -> list[str]:
-    """The paths of files on this host that prove that config.json was there, and so must not be
-    missing: files of ours that a run writes only after it. Other files prove nothing: a run that
-    was killed may have left the program or a temporary file, and an administrator may have opened
-    the gate.
+    """The paths of our files on this host that a run writes only after config.json. If there are
+    any, config.json was there, and it is an error if it is missing. Other files prove nothing: a
+    run that was killed may have left the program or a temporary file, and an administrator may have
+    opened the gate.
     """
     return _ours_among(files, _written_later(files))
 

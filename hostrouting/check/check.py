@@ -188,9 +188,9 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
 
 def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
     """Yield a doubt for each address of this host that the rules do not lead to table local: the
-    rule for that table was deleted, or is not the first. Packets to the address may then never
-    reach the host. They do if IPv6 still looks up the table without the rule. Rules and tables do
-    not show whether it does, so this is only a doubt.
+    rule for that table was deleted, or is not the first. Then the host may not accept packets to
+    the address. In IPv6 it may accept them all the same, because Linux can look up table local
+    without a rule. Nothing shows whether Linux does, so this is only a doubt.
 
     tests/hosts: networkd-took-the-local-rule, netbird-and-vrf.
     """

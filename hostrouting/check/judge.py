@@ -92,7 +92,7 @@ class TakenRoute(NamedTuple):
     route: Route
     devs: tuple[str, ...]
     """The devices by which packets may leave (`Fib.possible_devs`)."""
-    are_marked: bool
+    packets_are_marked: bool
     """Whether a rule has selected the packets by their mark alone, or by their incoming device."""
 
     @property
@@ -119,24 +119,24 @@ class Judge:
         other object gets this `id`.
         """
 
-    def opinion(self, decision: Decision, *, are_marked: bool = False) -> Opinion:
+    def opinion(self, decision: Decision, *, packets_are_marked: bool = False) -> Opinion:
         """Whether packets with this decision are fine, in doubt, or escape, whatever their
-        destination. `are_marked` is that of `TakenRoute`.
+        destination. `packets_are_marked` is that of `TakenRoute`.
         """
         if decision.kind == NOT_JUDGED:
             return Opinion(Grade.DOUBT, NOT_JUDGED)
         if decision.route is None:  # no route at all, or a rule that refuses
             return Opinion(Grade.ESCAPE, decision.kind)
-        return self.opinion_on_route(decision.route, are_marked=are_marked)
+        return self.opinion_on_route(decision.route, packets_are_marked=packets_are_marked)
 
-    def opinion_on_route(self, route: Route, *, are_marked: bool = False) -> Opinion:
+    def opinion_on_route(self, route: Route, *, packets_are_marked: bool = False) -> Opinion:
         """The opinion on packets that take this route, by the first of `RULES_FOR_ROUTES` that has
         one. It is kept for the next call (`_opinions`).
         """
-        key = (id(route), are_marked)
+        key = (id(route), packets_are_marked)
         if key not in self._opinions:
             devs = self.fib.possible_devs(Decision(route.type, route))
-            taken = TakenRoute(route, devs, are_marked)
+            taken = TakenRoute(route, devs, packets_are_marked)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
         return self._opinions[key][1]
 
@@ -213,12 +213,12 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     """Addresses of this host, broadcast addresses of its networks, and addresses that every link
     has are fine.
 
-    A broadcast address is in doubt if its network lies inside a wider one of the same device: the
-    mask is probably too long, and the address may be that of a host.
+    A broadcast address is in doubt if another network of the same device has it as an address of a
+    host: the mask of the smaller network is probably too long.
 
     A `local` route to more than one address (AnyIP) is an escape, because this host keeps packets
     that are for others. But marked packets are fine by it: proxies catch them by `local default dev
-    lo`, on every node with Cilium.
+    lo`, on every node with Cilium. None for any other route.
 
     tests/hosts: azure-nd-one-subnet, calico-ipip; anyip-services, anyip-one-service; istio-tproxy;
     vip-with-a-mask-too-long.
@@ -227,7 +227,7 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     if any(route.prefix in block for block in _OF_EVERY_LINK):
         return OWN_ADDRESS
     if route.type == "local":
-        if taken.is_wide and not taken.are_marked:
+        if taken.is_wide and not taken.packets_are_marked:
             return Opinion(Grade.ESCAPE, OWN_RANGE)
         return OWN_ADDRESS
     # Linux adds an anycast route for the first address of an IPv6 network on a host that forwards.
@@ -410,7 +410,9 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
     if cni_row is None:
         return None
     cni, row = cni_row
-    if (row.use == "pod" and taken.is_wide) or (row.use == "marked" and not taken.are_marked):
+    if (row.use == "pod" and taken.is_wide) or (
+        row.use == "marked" and not taken.packets_are_marked
+    ):
         return None
     if taken.is_wide:
         for owner in judge.devices.devs_with_network_around(taken.route.prefix):

@@ -62,7 +62,7 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
     # CNIs have routes that are right only for packets that a rule selects by their mark or by the
     # device on which they arrive.
     if "iif" in met or met.keys() == {"fwmark"}:
-        opinion_on_route = judge.opinion(end.decision, are_marked=True)
+        opinion_on_route = judge.opinion(end.decision, packets_are_marked=True)
     else:
         opinion_on_route = judge.opinion_on_packets_to(address, end.decision)
     return first_opinion(

@@ -64,11 +64,12 @@ def propose_repair(
     escaping = [part for part in parts if part.escape is not None]
     if not escaping:
         return Repair()
+    # Where a route has to be deleted, because no route that is added would help.
     why_delete = {part.first: _why_delete_instead(judge, part) for part in escaping}
     prefixes: set[Prefix] = set()
     for part in escaping:
-        # If plain packets do not escape, but others do, such as marked ones, a rule leads them away
-        # and no route repairs that.
+        # Only if plain packets escape: a rule leads others away, such as marked ones, and no route
+        # repairs that.
         if part.opinion.grade is Grade.ESCAPE and why_delete[part.first] is None:
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
             prefixes.update(_prefixes_to_add(judge, part, block))
@@ -82,8 +83,8 @@ def propose_repair(
         reasons.append((change.after, why))
     unrepairable: list[Unrepairable] = []
     if any(why is not None for _, why in reasons):
-        # Try rules for each CIDR alone: a rule is for one prefix, so a range that it repairs must
-        # not have addresses of two CIDRs.
+        # A rule may repair what no route does. Try rules for each CIDR alone: a rule is for one
+        # prefix, so a range that it repairs must not have addresses of two CIDRs.
         for cidr in _outermost(cidrs):
             with_rules = _with_rules(judge, cidr, _inside(cidr, reasons))
             unrepairable += [Unrepairable(*each) for each in ranges_of(with_rules)]
@@ -124,12 +125,13 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
 
 
 def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
-    """Yield the prefixes for new routes that would decide for this part. This is the prefix of the
-    block or, if table main has a route there that is at least as specific, the prefix of that
-    route.
+    """Yield the prefixes for new routes that Linux would use for this part, which lies in the
+    block. This is the prefix of the block or, if table main has a route there that is at least as
+    specific, the prefix of that route.
 
-    If Linux would not use a new route with this prefix, the halves of the prefix that overlap the
-    part are yielded instead. A single address has no halves, so no route can help there.
+    The halves of the prefix that overlap the part are yielded instead if Linux would still use the
+    present route, or if it is the prefix of all addresses, which a static route may not have. A
+    single address has no halves, so no route can help there.
     """
     # The route to the first address is that to the whole part.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
@@ -142,7 +144,6 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix
         # adds no second one; but a route of ours is replaced.
         is_replaced = present.protocol == OURS and present.metric == metric
         is_outranked = present.metric <= metric and not is_replaced
-    # A static route cannot be a default route, but its halves can be static routes.
     if prefix.length > 0 and not is_outranked:
         yield prefix
     elif not prefix.is_single:

@@ -242,8 +242,9 @@ class FamilyReport(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst that can be said of this family: something escapes, no device is expected,
-        something is in doubt, or all is ok.
+        """The worst that can be said of this family: "overlap" if an address escapes,
+        "no-default-route" if there is none to say which devices are expected, "undecided" if
+        something is in doubt, else "ok".
         """
         if self.escapes:
             return "overlap"

@@ -173,7 +173,7 @@ class _Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         name = self.prog.rpartition(" ")[2]  # of `hostrouting check`: check
-        if name in COMMANDS:  # only now, because most calls need the module of no other command
+        if name in COMMANDS:  # only now: without --help, a call loads just its own module
             self.description = module_of(name).__doc__
         return super().format_help()
 

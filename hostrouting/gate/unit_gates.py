@@ -201,11 +201,12 @@ def _why_open(
     is_loaded = GATE_MARK in properties["ExecCondition"]
     is_outdated = properties["NeedDaemonReload"] == "yes"
     never_starts = properties["LoadState"] in _NEVER_STARTS
-    # Without our drop-in, another file may still run the gate. Then systemd shows the gate, and
-    # needs no reload. It shows no gate of a unit that never starts, such as a masked one.
+    # Without our drop-in, another file may still run the gate: it does if systemd shows the gate
+    # and needs no reload. For a unit that never starts, such as a masked one, systemd does not show
+    # it.
     if not runs_gate and (never_starts or not is_loaded or is_outdated):
         return f"{drop_in} is missing or was overwritten", APPLY
-    # Such a unit cannot start until systemd loads it again, and then it also loads our drop-in.
+    # Before such a unit can start, systemd has to load it again, and then also loads our drop-in.
     if never_starts:
         return "", see
     if not is_loaded and is_outdated:

@@ -110,7 +110,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
 
     results: list[object] = []
     errors: list[BaseException] = []  # raised at the end
-    with ExitStack() as locked:  # until the guard has started
+    with ExitStack() as locked:  # the lock, if step 4 takes it, is held until the guard has started
         with phases.inner_step("install-files", ctx) as step:
             if plan.files or plan.systemd:  # 4; the parts do not need this lock, and take their own
                 locked.enter_context(host.locked(step.ctx))
@@ -139,7 +139,8 @@ def install(  # noqa: C901  eight steps, which are read in one piece
 
     # 7; even if nothing has changed so far, because another run may have just changed the host.
     try:
-        # Errors so far also need steps: `raise_together` joins them only with failures of steps.
+        # Also after an earlier error: `raise_together` joins that with the failure of a part only
+        # if the part was a step.
         if as_steps or errors:
             # Not `parts`: a part that the run leaves out is reported as a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]

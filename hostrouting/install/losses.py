@@ -33,10 +33,13 @@ def find_losses(
     the guard. `gated` are the units that have our drop-in now. The installed configuration need not
     name them any more: somebody may have edited it.
 
-    Not a loss: a static route that another one replaces, because the run and each start check the
-    addresses; other devices or rules that are allowed, which only change how the host is judged;
-    the rewrite of probes, and manageForeign; in mode WARN, the gate of machines if no configuration
-    names it, because it is only a default.
+    Not a loss:
+
+    - a static route that another one replaces, because the run and each start check the addresses;
+    - other devices or rules that are allowed, which only change how the host is judged;
+    - `probeRewrite` and `manageForeign`;
+    - in WARN, a gate that the installed configuration does not name (`gate`): by default, machines
+      have one.
     """
     old = installed.route_overlap
     new = config.route_overlap
@@ -51,7 +54,6 @@ def find_losses(
     # An instance stays gated if its template does.
     wanted = set(gated_units(config))
     units = [unit for unit in gated if wanted.isdisjoint({unit, template_of(unit)})]
-    # Without a `gate`, machines are gated by default: in WARN, that is not a loss.
     if units and (installed.gate is not None or old.is_strict):
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
     if installed.static_routes.routes and not config.static_routes.routes:

@@ -12,7 +12,7 @@ from hostrouting.check.document import check_document
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.routes.steps import RoutePlan
-from hostrouting.text import first_of
+from hostrouting.text import first_few
 from hostrouting.upkeep.passes import findings_of
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Plan:
     @property
     def would_fail(self) -> str:
         """Why the run would fail, for `phases.plan`; empty if it would succeed."""
-        return "; ".join(first_of([str(failure) for failure in self.failures]))
+        return "; ".join(first_few([str(failure) for failure in self.failures]))
 
     def with_check(
         self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()

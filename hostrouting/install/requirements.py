@@ -155,8 +155,8 @@ def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Findin
     lost = sorted(variables.intersection(UNSET.split()))
     if lost:
         sentence = (
-            f"{unit} loses {spoken(lost)}, which its Environment= sets: in the gate, root would "
-            "obey what a user of the unit may have set"
+            f"{unit} loses {spoken(lost)}, which its Environment= sets: with such variables, a "
+            "user of the unit could run code in the gate, as root"
         )
         yield Finding(
             "requirement",

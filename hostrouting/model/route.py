@@ -386,10 +386,10 @@ def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
 
 
 def _is_joined(entry: Route) -> bool:
-    """Whether Linux lists this entry as one next hop of an IPv6 route, together with the other such
-    entries of its key.
+    """Whether this entry, and each other one with its key for which this is true, is a next hop of
+    one route: Linux joins IPv6 routes that have a gateway, whoever added them.
     """
-    # Such an entry already has all next hops of its route.
+    # An IPv4 entry, or one with a nexthop object, has all next hops of its route.
     if entry.prefix.family == IPV4 or entry.nexthop_id is not None:
         return False
     return entry.has_gateway

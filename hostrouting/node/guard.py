@@ -93,7 +93,7 @@ class Guard:
         probes, and checks. Other passes only set the routes.
         """
         self._refusals = 0
-        """How many passes in a row Linux has refused, up to the last pass; 0 if not that one."""
+        """In how many passes in a row, up to the last one, Linux has refused a change."""
         self._fight = Fight(host.files)
         self._said: dict[bool, set[Line]] = {False: set(), True: set()}
         """What was logged, so that it is not logged again: the lines of the last whole pass (True),
@@ -139,7 +139,7 @@ class Guard:
             lines, refuses = self._make_parts(PARTS if is_whole else ("static_routes",))
             seconds = self._clock.processor_time() - began
         self._say_new(lines, self._said[is_whole])
-        # Say once that all is right again, and not between two repairs of a fight.
+        # Say once that all is right again, but not while another program undoes each repair.
         if refuses:
             self._has_failed = True
         elif is_whole and self._has_failed and not self._fight.is_on:

@@ -21,7 +21,7 @@ from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
 from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import OURS, Route, RouteKey, as_stored, bare
 from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
-from hostrouting.text import first_of
+from hostrouting.text import first_few
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
@@ -185,7 +185,7 @@ def _undo(
     ]
     if not differing:
         return "every change was rolled back: the route table is as it was before"
-    pairs = "; ".join(first_of(differing))
+    pairs = "; ".join(first_few(differing))
     return f"not every change could be rolled back{problem}: there is now {pairs}"
 
 

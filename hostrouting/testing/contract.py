@@ -194,8 +194,8 @@ _CHANGES: tuple[tuple[str, Verb, tuple[Route, ...]], ...] = (
     ("no-such-device", "add", (_ours(dev="gone0"),)),
 )
 """Changes, made one after the other: the kind of the outcome, the verb, and the routes."""
-_LEFT = {*_ADDED, _APPENDED, _TWO_HOPS, _joined(_THEIRS6, _OURS6)}
-_LEFT.add(_ours6("2001:db8::2", metric=7))  # Linux lists no weight of a single next hop
+_INSTALLED_AT_END = {*_ADDED, _APPENDED, _TWO_HOPS, _joined(_THEIRS6, _OURS6)}
+_INSTALLED_AT_END.add(_ours6("2001:db8::2", metric=7))  # Linux lists no weight of a single next hop
 """The routes that are there afterwards."""
 
 
@@ -262,7 +262,7 @@ class BackendContract:
         kernel's errno and words. What was added is read back with all attributes.
         """
         with self.make() as backend:
-            assert not _installed(backend)  # if the backend reused this snapshot, it fails below
+            assert not _installed(backend)  # a backend that keeps this snapshot fails below
             for kind, verb, routes in _CHANGES:
                 requests = [RouteRequest(verb, route) for route in routes]
                 outcomes = backend.change(iter(requests))  # which can be read only once
@@ -274,7 +274,7 @@ class BackendContract:
                         assert (error.kind, error.route) == (kind, str(route)), verb
                         assert error.errno and error.kernel
             installed = set(_installed(backend))
-            assert installed == _LEFT
+            assert installed == _INSTALLED_AT_END
             assert backend.change([]) == ()
 
     def test_lookup_answers_in_order(self) -> None:

@@ -374,13 +374,14 @@ class FakeKernel(RouteBackend):
 
     def _routes_covering(self, gateway: IP, dev: str | None) -> Iterator[Route]:
         """Yield the routes through this device by which Linux finds out whether the gateway is
-        on-link: those in the tables local and main that cover it. In IPv4, Linux passes over routes
-        with a gateway of their own. Their scope is wider than link, which is a lower number.
+        on-link: those in the tables local and main that cover it.
         """
         family = gateway.version
         for table, length in product((TABLE_LOCAL, TABLE_MAIN), range(width_of(family) + 1)):
             prefix = Prefix.around(family, int(gateway), length)
             for route in self._routes.get((table, prefix), ()):
+                # In IPv4, a route with a gateway of its own does not count: its scope is below
+                # SCOPE_LINK.
                 if dev in route.devs and (family == IPV6 or route.scope >= SCOPE_LINK):
                     yield route
 
@@ -548,7 +549,9 @@ def _is_meant(present: Route, request: Route) -> bool:
 
 
 def _is_meant_in_ipv4(present: Route, request: Route) -> bool:
-    """What `_is_meant` asks in IPv4 besides metric and protocol."""
+    """Whether a request to delete an IPv4 route means this present route, as far as metric and
+    protocol do not decide; for `_is_meant`.
+    """
     if (request.type, request.scope) != (present.type, present.scope):
         return False
     if request.prefsrc not in {None, present.prefsrc}:
@@ -557,7 +560,7 @@ def _is_meant_in_ipv4(present: Route, request: Route) -> bool:
         return True
     if not 0 < len(present.next_hops) <= len(request.next_hops):
         return False
-    # Linux compares the next hops in order, and ignores those that the request has too many.
+    # Linux compares the next hops in order, and ignores surplus ones at the end of the request.
     for wanted, hop in zip(request.next_hops, present.next_hops, strict=False):
         if wanted.dev not in {None, hop.dev} or wanted.gateway not in {None, hop.gateway}:
             return False

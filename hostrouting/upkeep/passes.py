@@ -38,7 +38,7 @@ from hostrouting.finding import Finding, Name, with_severity
 from hostrouting.kernel.reports import Reports
 from hostrouting.probe.load import load_table
 from hostrouting.routes.keep import keep_routes
-from hostrouting.text import first_of
+from hostrouting.text import first_few
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -221,8 +221,8 @@ def _set_routes(
 
 def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
     """Make the outcome of a part of a pass that this error has ended; `refuses` says whether it
-    keeps gated units from starting. If a retry may succeed, the outcome asks for another pass
-    (`waits`).
+    keeps gated units from starting. If a retry may succeed, the outcome asks for another pass: the
+    text of the error is what the outcome `waits` for.
     """
     waits = str(error) if error.can_retry else ""
     return PassOutcome(error.findings, refuses, waits, error=error)
@@ -285,6 +285,6 @@ def _overlap_error(report: CheckReport, findings: Sequence[Finding]) -> RouteOve
     left out.
     """
     important = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
-    lines = first_of([finding.line for finding in important], LOGGED)
+    lines = first_few([finding.line for finding in important], LOGGED)
     document = check_document(report, mode="STRICT", findings=findings)
     return RouteOverlapError("; ".join(lines), findings=important, report=report, check=document)

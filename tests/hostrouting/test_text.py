@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from hostrouting.text import counted, first_of, show, spoken
+from hostrouting.text import counted, first_few, show, spoken
 
 
 @pytest.mark.parametrize(
@@ -24,9 +24,9 @@ def test_a_phrase(words: str, phrase: str) -> None:
 def test_the_first_texts() -> None:
     """Ten are listed, unless another number is asked for; then the others are counted."""
     texts = [f"text {number}" for number in range(1_011)]
-    assert first_of(texts[:10]) == texts[:10]
-    assert first_of(texts) == [*texts[:10], "and 1,001 more"]
-    assert first_of(texts, 1_011) == texts
+    assert first_few(texts[:10]) == texts[:10]
+    assert first_few(texts) == [*texts[:10], "and 1,001 more"]
+    assert first_few(texts, 1_011) == texts
 
 
 def test_a_noun_agrees_with_its_number() -> None:
