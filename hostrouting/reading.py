@@ -140,8 +140,8 @@ def reader_of(kind: Any) -> Reader:
 
 
 def _read_unless_empty(reader: Reader, text: Any) -> Any:
-    # The reader of X | None, if X is not an object. An empty text is read as None, because the Go
-    # original's configurations can have one in place of a gateway or device.
+    # Reads a value that may be None (X | None) by the reader of X. An empty text becomes None,
+    # because configurations of the Go original can have one in place of a gateway or device.
     return None if text == "" else reader(text)
 
 
@@ -199,7 +199,8 @@ def _read_member(reader: Reader, key: str, value: object, faults: list[Fault]) -
 
 def _read_list(read_item: Reader, length: int | None, values: Any) -> tuple[Any, ...]:
     # Reads each item of a list, and raises all faults at once. A list can also be a tuple, from the
-    # constructor of a section, but not a NamedTuple, because that is an object.
+    # constructor of a section, but not a NamedTuple, because that is an object. `length` is the
+    # number of items that the list must have; with None, any.
     if not isinstance(values, list) and type(values) is not tuple:
         raise ValueError("is not a list", "write [...], even around a single item")
     if length is not None and length != len(values):
@@ -225,7 +226,7 @@ def _read_object(cls: Any, document: Any) -> Any:
         raise ValueError("is not an object", remedy)  # noqa: TRY004  a fault of the input
     faults: list[Fault] = []
     values = {key: field.default for key, field in fields.items()}
-    repeated = getattr(document, "repeated", ())
+    repeated = getattr(document, "repeated", ())  # keys given more than once, noted by `parse`
     for key, value in document.items():
         if key in repeated:
             faults.append(Fault(key, "", "given more than once"))

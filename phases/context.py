@@ -97,7 +97,7 @@ class Scope:
         time, either reason may be kept.
         """
         now = self.clock.now()
-        if now < self.stop.moment:
+        if now < self.stop.moment:  # it runs: its moment is a deadline in the future, or never
             self.stop = Stop(now, reason, number)
         self.clock.wake()  # so that no task in this scope sleeps on
 
@@ -275,7 +275,7 @@ class Context:
                 watcher.join()
         except Exception:
             if was_cancelled:
-                self.check()
+                self.check()  # raises Cancelled in place of this Exception
             raise
         if was_cancelled:
             self.check()
@@ -307,6 +307,7 @@ class Context:
         Inside the block, use the context that it yields; its `within` limits the work. A
         cancellation takes effect in the next check(), sleep() or step after the block.
         """
+        # Without the scopes around it: only its own new scope can stop the block.
         yield derived(self, scopes=(Scope(self.clock),))
 
     def _call(self, callback: Callable[..., object], *args: object) -> None:
@@ -330,8 +331,9 @@ def derived(ctx: Context, **changes: Any) -> Context:
 
 
 def in_a_run(ctx: Context) -> Context:
-    """The context in which a step can be made. If no task is running in this context, a run begins
-    here: then it is a copy with a new run id. Otherwise, it is the context itself.
+    """Return a context with the id of a run, which each step needs. If a task is running in this
+    context, return the context itself, because the step is part of its run. Otherwise, a run begins
+    here: return a copy with a new id.
     """
     if ctx.step is not None:
         return ctx
@@ -339,8 +341,8 @@ def in_a_run(ctx: Context) -> Context:
 
 
 def notify(ctx: Context, step: Step) -> None:
-    """Tell every observer about a start or an end, one call at a time. An Exception of an observer
-    is only logged.
+    """Tell every observer that this step has started or ended, one call at a time. An Exception of
+    an observer is only logged.
     """
     with ctx._notifying:
         for observer in ctx.observers:

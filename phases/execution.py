@@ -54,8 +54,8 @@ def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
     the step that is running in this context, if one is.
 
     A task that an undo runs belongs to the undo: its step has the action undo, although `do` is
-    called. A plan must change nothing: InvalidTask if it would do or undo a task, even with another
-    context.
+    called. A plan must change nothing: if a running plan calls this to do or undo a task, even with
+    another context, InvalidTask is raised.
     """
     step = Step((*ctx.path, name), run=ctx.run_id, action=action)
     outer_action = "" if ctx.step is None else ctx.step.action
@@ -74,8 +74,8 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
     that has no such method, is not called: its step is skipped, and the result is a Skip.
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
-    # `ctx.ran` has the paths of a failed run that is undone now: only a task that ran, or that has
-    # such a task inside it, is undone. A `do` that an undo calls is not limited to them.
+    # In the undo after a failed run, `ctx.ran` has the paths of the tasks to undo. A group is also
+    # called if a task inside it is among them. A `do` that an undo calls is not limited to them.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):
@@ -187,8 +187,8 @@ def require_finished(result: object) -> None:
 
 
 def _record_error(step: Step, error: BaseException) -> None:
-    """Keep in the step what its task raised and the steps in which that error began, and set its
-    status.
+    """Set the status of a step whose task has raised this error. Keep in `step.failures` the steps
+    in which the error began, and the error itself only if it began in this step.
 
     If `undo_on_failure` has undone this step's task, `step.failures` already has the steps that
     failed in that undo. If there are any, the step counts as failed even if it was cancelled.
@@ -219,9 +219,9 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
 def record_unstarted(
     step: Step, ctx: Context, reason: str, *, status: Status = Status.SKIPPED
 ) -> Skip:
-    """Record that the task of this step is not called: the step has an end and no start.
+    """Record why this step's task is not called, and tell the observers. The step has no start.
 
-    Returns the result of the task that was left out: a Skip.
+    Returns a Skip, which takes the place of the result of the task.
     """
     step.status = status
     step.reason = reason

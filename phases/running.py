@@ -162,6 +162,9 @@ class _Run:
         skip: Collection[str] = (),
         action: Action = "do",
     ) -> None:
+        """Check the task and the names in `skip`, and make the step and the thread of the run. The
+        thread is not started here.
+        """
         ctx = ctx or Context()
         require_known(skip, valid_tree(task))
         self.ctx = in_a_run(derived(ctx, skip=ctx.skip.union(skip)))
@@ -196,9 +199,9 @@ class _Run:
     def finish(self) -> None:
         """Run the task to its end, so that SIGINT and SIGTERM can cancel it.
 
-        Python calls signal handlers in the main thread only. So if this is called there, the task
-        runs in `self.thread`, while the main thread waits and takes the signals. Any other thread
-        gets no signals, and runs the task itself.
+        Python calls signal handlers in the main thread only. The main thread therefore starts
+        `self.thread` for the task, and itself waits and takes the signals. Any other thread gets no
+        signals, and runs the task itself.
         """
         if threading.current_thread() is not threading.main_thread():
             # In a copy of the context variables, so that the tasks change none of the caller's.
@@ -209,9 +212,9 @@ class _Run:
             self.wait()
 
     def wait(self) -> None:
-        """Wait until the thread has ended. Meanwhile, the program's handler of some other signal,
-        such as SIGALRM, can raise an error here. Such an error cancels the run, and the last
-        one is raised when the thread has ended.
+        """Wait until the thread of the run has ended. If the program's handler of another signal,
+        such as SIGALRM, raises an error during the wait, the run is cancelled. The last such error
+        is raised when the thread has ended.
         """
         raised: BaseException | None = None
         for pause in self.pauses():
@@ -226,8 +229,9 @@ class _Run:
             raise raised
 
     def pauses(self) -> Iterator[float]:
-        """Yield how long the caller shall sleep, with `time.sleep` or `asyncio.sleep`, again and
-        again until the thread has ended. After each pause, stop the run for each new signal.
+        """Wait for the end of the thread, for a caller that sleeps in its own way, by `time.sleep`
+        or `asyncio.sleep`: yield the seconds of each sleep until the thread has ended. After each
+        sleep, stop the run for each new signal.
         """
         pause = 0.0001  # begin with a short one, because most runs end at once
         while self.thread.is_alive():

@@ -33,8 +33,8 @@ class FakeClock(Clock):
         return self._now
 
     def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
-        """Like Clock.wait, but in the time of this clock: if this was the last thread that did not
-        wait, time jumps. The thread stops here until `_end_waits` ends its wait.
+        """Wait until `done()` is true, or until this clock reaches `until`. If all other threads
+        already wait, the clock jumps (`_add_busy`), which may end this wait at once.
         """
         wait = _Wait(done, until)
         with self._changed:
@@ -42,15 +42,15 @@ class FakeClock(Clock):
                 return
             self._waits.append(wait)
             self._add_busy(-1)
-        wait.is_over.wait()
+        wait.is_over.wait()  # until `_end_waits` sets it
 
     def wake(self) -> None:
-        """Like Clock.wake: end each wait whose `done` is true now."""
+        """End each wait whose `done` is true now. Call it after a change that can make one true."""
         with self._changed:
             self._end_waits([wait for wait in self._waits if wait.done()])
 
     def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
-        """Like Clock.start; the thread counts as busy until its target has ended."""
+        """Run the target in a new thread. The clock does not jump while this thread is busy."""
 
         def counted() -> None:
             """Run the target; then count one busy thread fewer."""
@@ -63,7 +63,7 @@ class FakeClock(Clock):
         return super().start(counted, name=name)
 
     def _add_busy(self, change: int) -> None:
-        """Count one more thread that does not wait, or one fewer; if all wait, time jumps."""
+        """Count one more thread that does not wait, or one fewer. If all wait, the clock jumps."""
         with self._changed:
             self._busy += change
             self._jump_if_all_wait()

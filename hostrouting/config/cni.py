@@ -88,8 +88,8 @@ _BLOCKS = {4: (20, 32), 6: (116, 128)}
 def _devices(
     network: str = "", *, pod: str = "", bridge: str = "", marked: str = ""
 ) -> tuple[Device, ...]:
-    """Make the rows for the devices of a CNI. Each argument is a use, and lists the devices with
-    that use: "PATTERN KIND [KIND…]", with commas between devices.
+    """Make the rows for the devices of a CNI. The name of each argument says what the devices in it
+    are for (`Use`). A device is written "PATTERN KIND [KIND…]", with commas between devices.
     """
     lists: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
     rows: list[Device] = []

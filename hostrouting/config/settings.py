@@ -499,8 +499,8 @@ class HostRoutingConfig(NamedTuple):
         given: object = mapping  # JSON need not be an object, whatever the type of `mapping` says
         our_keys = fields_of(cls)
         if isinstance(given, Mapping) and _OUR_KEY in given:  # an agent's own file
-            # Beside our key, only the agent's own settings may be, and these may have the names in
-            # _AGENTS_MAY_HAVE.
+            # Our settings belong under our key. Beside it, our names are misplaced, except those in
+            # _AGENTS_MAY_HAVE, which are settings of the agent there.
             misplaced = [key for key in our_keys if key in given and key not in _AGENTS_MAY_HAVE]
             if misplaced:
                 rule = f"is beside {_OUR_KEY}, where it would be ignored"
@@ -525,9 +525,9 @@ class HostRoutingConfig(NamedTuple):
 
     @property
     def parts(self) -> tuple[PassPart, ...]:
-        """The parts of a pass over a host (set the static routes, load the probe rewrite, check for
-        overlaps) that have anything to do, in the order of PARTS. The part of the static routes
-        also sets the route for replies to probes.
+        """The parts of the work on a host's routing that this configuration asks for, in the order
+        of PARTS: set the static routes, load the probe rewrite, check for overlaps. The first part
+        also sets the route for replies to probes, so it can be needed without static routes.
         """
         probes = self.probe_rewrite
         has_reply_route = probes.enabled and probes.ensure_route
@@ -540,10 +540,10 @@ class HostRoutingConfig(NamedTuple):
 
     @property
     def asks_for_nothing(self) -> bool:
-        """Whether a host needs no files of hostrouting for this configuration: it gates no unit,
-        and does not tell systemd-networkd to keep foreign routes.
+        """Whether a host needs no files of hostrouting for this configuration: no unit
+        waits for the gate, and systemd-networkd is not told to keep routes that it does not know.
         """
-        # `parts` need no look: if a pass has anything to do, at least one unit is gated.
+        # `parts` need no look: a configuration that has any gates at least one unit.
         return not gated_units(self) and self.manage_foreign != "keep"
 
     def replaced(self, names: Iterable[str], other: "HostRoutingConfig") -> "HostRoutingConfig":
@@ -565,9 +565,9 @@ _AGENTS_MAY_HAVE = ("gate", "guard")
 
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
-    """Return the units that the gate checks before they start, and so can keep from starting: those
-    of the section `gate`. Without this section, this is systemd-nspawn@.service if a pass has
-    anything to do, and otherwise none.
+    """Return the units that start only after the gate has checked the routing: those of the section
+    `gate`. Without this section, it is systemd-nspawn@.service if there are static routes, CIDRs to
+    check or a probe rewrite, and otherwise none.
     """
     if config.gate is not None:
         return tuple(sorted(set(config.gate.units)))

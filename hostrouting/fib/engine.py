@@ -126,7 +126,7 @@ class Table(ByPrefix):
     """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """Keep the routes that Linux may use for plain packets, those that it prefers first.
+        """Keep the routes that Linux may use for plain packets. Those that it prefers come first.
 
         `routes` are in the order of the kernel. Routes of equal rank stay in this order, because
         Linux uses the first of them.
@@ -222,13 +222,13 @@ class AppliedRule(NamedTuple):
 
     def selects_some(self, address: int) -> bool:
         """Whether the rule selects at least one of the packets to this address."""
-        if self.invert:  # it selects what is outside `to`, or does not meet the conditions
+        if self.invert:  # with `not`: packets outside `to`, or that do not meet the conditions
             return bool(self.conditions) or not self._is_inside(address)
         return self._is_inside(address)
 
     def selects_all(self, address: int) -> bool:
         """Whether the rule selects every packet to this address, whatever its mark or source."""
-        if self.invert:  # it selects what is outside `to`, whatever the conditions
+        if self.invert:  # with `not`: every packet outside `to`, whatever the conditions
             return not self._is_inside(address)
         return self._is_inside(address) and not self.conditions
 
@@ -242,7 +242,8 @@ class AppliedRule(NamedTuple):
     @property
     def is_for_a_device(self) -> bool:
         """Whether the rule selects only packets that this host forwards, by the device on which
-        they arrive (`iif cni0`). Packets that this host sends itself count as arriving on lo.
+        they arrive (`iif cni0`). Packets that this host sends count as arriving on lo, so `iif lo`
+        and `not iif cni0` select them.
         """
         return self.rule.iif not in {None, "lo"} and not self.invert
 
@@ -268,36 +269,38 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 
 def _is_never_met(rule: Rule, condition: Condition, own: Iterable[IP]) -> bool:
-    """Whether no packet that the engine follows meets this condition. This is so for a `from`
-    without an address of this host (`own`), and for the `iif` of a rule with `not`.
+    """Whether the engine can take this condition of the rule as false for every packet that it
+    follows: a `from` that contains no address of this host (`own`), or the `iif` of a rule with
+    `not`.
     """
     name, _ = condition
     if name == "iif":
-        # Only forwarded packets arrive on the device, and for rules with `not`, the engine follows
-        # none of them.
+        # Only packets that this host forwards arrive on the device. The engine follows them for
+        # `iif cni0`, but not for `not iif cni0`.
         return rule.invert
     sources = rule.src
     if name != "from" or sources is None:
         return False
     if rule.family == IPV4 and sources.first == 0:
         return False  # met by packets without a source: IPv4 compares `from` with 0.0.0.0 then
-    # Packets from a loopback address never leave this host.
+    # A loopback address does not count, because packets from it never leave this host.
     return not any(ip in sources for ip in own if not ip.is_loopback)
 
 
 def _plain_meets(rule: Rule, condition: Condition) -> bool:
-    """Whether the plain packet meets this condition. The plain packet has no mark and user 0. It
-    has no source, device, protocol or port that a rule selects.
+    """Whether the plain packet meets this condition of the rule, such as ("fwmark", "0x1"). The
+    plain packet is an ordinary one: from user 0, without a mark, and without a source, device,
+    protocol or port that a rule selects.
     """
     name, value = condition
     if name == "fwmark":
-        return (rule.fwmark & rule.fwmask) == 0
+        return (rule.fwmark & rule.fwmask) == 0  # the rule selects packets without a mark
     if name == "uidrange":  # the first and the last user, such as "0-99"
         return value.startswith("0-")
     if name == "from" and rule.src is not None:
         # For a packet without a source, IPv4 compares `from` with 0.0.0.0; no IPv6 `from` matches.
         return rule.family == IPV4 and rule.src.first == 0
-    return False
+    return False  # it needs a device, a protocol or a port, for example
 
 
 # All rules.
@@ -307,7 +310,9 @@ class Fib:
     """What one host does with each packet that it sends, by its rules and tables for one family."""
 
     def __init__(self, snapshot: Snapshot, family: int) -> None:
-        """Sort the rules of this family, and make table main and each table that they look up."""
+        """Keep what a lookup needs: the rules of this family in order, and the tables that they
+        look up.
+        """
         self.snapshot = snapshot
         self.family = family
         self.width = width_of(family)
@@ -343,7 +348,7 @@ class Fib:
             if not any(_is_never_met(rule, condition, own) for condition in conditions):
                 met = all(_plain_meets(rule, condition) for condition in conditions)
                 applied.append(AppliedRule(rule, rule.dst, rule.invert, conditions, met, table))
-            elif rule.invert:
+            elif rule.invert:  # no packet meets all conditions, so `not` selects every packet
                 for_all_packets = AppliedRule(
                     rule, None, invert=False, conditions=(), is_met_by_plain=True, table=table
                 )
@@ -375,7 +380,7 @@ class Fib:
 
     def ends(self, address: int) -> tuple[Decision, tuple[OtherEnd, ...]]:
         """The decision for the plain packet to this address (without a mark, a source or a device),
-        and the decisions for all other packets to it: the other ends.
+        and the other ends: the decisions for packets to it that some rule treats differently.
 
         One pass over the rules finds them. A rule captures packets if it decides about them; the
         others go on to the next rule. For example, wg-quick has these rules, and both tables have a
@@ -396,7 +401,9 @@ class Fib:
         rest: Decision | None = None
         """The decision for the packets of this host that no rule has captured by conditions."""
         captured: set[tuple[bool, tuple[Condition, ...]]] = set()
-        """The conditions of the rules so far: a second rule with equal ones captures nothing."""
+        """The conditions of the rules that have captured packets: for a later rule with equal
+        conditions, no packets are left.
+        """
         for applied in self.applied:
             selection = (applied.invert, applied.conditions)
             is_all = applied.selects_all(address)
@@ -410,6 +417,7 @@ class Fib:
                 # After `iif lo`, packets that this host forwards are left, for rules with an `iif`.
                 if applied.rule.iif != "lo":
                     break
+            # With `rest` decided, only packets that this host forwards are left.
             elif rest is None or applied.is_for_a_device:
                 captured.add(selection)
                 if plain is None and applied.selects_plain(address):
@@ -420,7 +428,7 @@ class Fib:
                     met = () if applied.invert else applied.conditions
                     others.append(OtherEnd(applied.rule, decision, met))
         rest = NO_ROUTE if rest is None else rest
-        if plain is None or captor is None:  # the plain packet belongs to the rest
+        if plain is None or captor is None:  # no rule with conditions captured it
             return rest, tuple(others)
         # The rest are packets that the captor does not select: with `not`, those that meet its
         # conditions.

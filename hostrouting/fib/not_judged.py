@@ -21,16 +21,17 @@ KEEPS_DESTINATION = {"encap ip", "encap ip6", "encap mpls"}
 
 def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
     """Yield each rule and route whose effect on plain packets the engine does not evaluate: as
-    text, with the addresses to which it applies.
+    text, with the addresses to which it applies. A check has a doubt about these addresses.
 
-    A rule for other packets only, such as marked ones, is left out here: their decision in
-    `Fib.ends` is not-judged.
+    A rule that selects only other packets, such as marked ones, is left out here, because
+    `Fib.ends` has the decision not-judged for these packets.
     """
     for applied in fib.applied:
         rule = applied.rule
-        is_not_judged = rule.action == "goto" or rule.suppress_ifgroup is not None
-        if is_not_judged and (applied.is_met_by_plain or applied.invert):
-            addresses = Prefix(fib.family, 0, 0)
+        is_not_evaluated = rule.action == "goto" or rule.suppress_ifgroup is not None
+        may_select_plain = applied.is_met_by_plain or applied.invert
+        if is_not_evaluated and may_select_plain:
+            addresses = Prefix(fib.family, 0, 0)  # also for `not to …`, which selects nearly all
             if applied.to is not None and not applied.invert:
                 addresses = applied.to
             yield f"rule {rule}", addresses
@@ -53,8 +54,8 @@ def why_not_judged(route: Route) -> str:
         return f"for packets with tos {route.tos:#x}"
     if route.source is not None:
         return f"for packets from {route.source}"
-    if route.type == "unicast" and not route.devs:  # they are those of a nexthop object
+    if route.type == "unicast" and not route.devs:  # it has only the number of a nexthop object
         return "its next hops are not listed"
-    if not KEEPS_DESTINATION.issuperset(route.unread):  # `unread` are its encapsulations
+    if not KEEPS_DESTINATION.issuperset(route.unread):  # `unread`: its encapsulations
         return "an encapsulation that may change the destination"
     return ""

@@ -38,8 +38,8 @@ route then.
 
 def leads_out(link: Link | None) -> bool:
     """Whether a default route through this device counts as a way out of the host. Tunnels count.
-    InfiniBand devices do not, because InfiniBand seldom has an IP router, but a configuration can
-    name one. None stands for a device that the snapshot does not list: it does not count.
+    An InfiniBand device does not, because it seldom leads to an IP router, but a configuration can
+    name it. None, for a device that the snapshot does not list, does not count either.
     """
     if link is None or link.loopback:
         return False
@@ -66,7 +66,7 @@ def is_tap(link: Link | None) -> bool:
 def is_card(link: Link | None, links: Mapping[str, Link]) -> bool:
     """Whether the device is a network card, or is built on one, and so can lead to the network of
     the host. A bridge counts if at least one of its ports leads elsewhere than to a container or
-    virtual machine.
+    virtual machine. InfiniBand does not count (`leads_out`).
     """
     if link is None or is_tunnel(link) or not leads_out(link):
         return False

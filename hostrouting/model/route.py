@@ -319,7 +319,7 @@ class Route(NamedTuple):
         words = [f"{word} {value}" for word, value in attributes.items() if value is not None]
         if self.expired:
             words.append("expires 0sec")
-        words += self.unread
+        words += self.unread  # the encapsulations
         if self.preference != "medium":
             words.append(f"pref {self.preference}")
         return words
@@ -368,12 +368,12 @@ def as_stored(route: Route) -> tuple[Route, ...]:
 
 
 def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
-    """Return the routes that Linux lists for these stored entries, which have the same key and are
-    in the order of the kernel.
+    """Return the routes that `ip route` shows for these stored entries, which have the same key and
+    are in the kernel's order.
 
-    Linux stores each next hop of an IPv6 route as an entry. It lists all entries with a gateway as
-    one route, with the fields of the first entry and the next hops of all. Then it continues after
-    the last of them, and so does not list an entry without a gateway that is in between.
+    Linux stores an IPv6 route as one entry for each next hop. It lists all entries with a gateway
+    as one route, which has the fields of the first entry and the next hops of all. The list then
+    goes on after the last of these entries, so an entry without a gateway between them is missing.
     """
     places = [place for place, entry in enumerate(entries) if _is_joined(entry)]
     if not places:
@@ -386,10 +386,10 @@ def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
 
 
 def _is_joined(entry: Route) -> bool:
-    """Whether this entry, and each other one with its key for which this is true, is a next hop of
-    one route: Linux joins IPv6 routes that have a gateway, whoever added them.
+    """Whether Linux may list this stored entry as a next hop of one route with other entries. It
+    joins all IPv6 entries that have the same key and a gateway, whoever added them.
     """
-    # An IPv4 entry, or one with a nexthop object, has all next hops of its route.
+    # An IPv4 entry, or one with a nexthop object, already has all next hops of its route.
     if entry.prefix.family == IPV4 or entry.nexthop_id is not None:
         return False
     return entry.has_gateway

@@ -136,7 +136,9 @@ def _place(selector: tuple[str, str]) -> int:
 
 
 def default_rules(family: int) -> tuple[Rule, ...]:
-    """The rules of every new network namespace: local, main and, in IPv4, default."""
+    """The rules of every new network namespace: they look up the tables local, main and, in IPv4,
+    default.
+    """
     local = Rule(family, 0, table=TABLE_LOCAL)
     main = Rule(family, 32766, table=TABLE_MAIN)
     if family != IPV4:
