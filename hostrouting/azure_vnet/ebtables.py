@@ -40,7 +40,7 @@ class Ebtables(Protocol):
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
         """The rules in order, chain by chain. Creates no table and loads no kernel module. Raises
-        HostError (wrong-backend) if both backends have rules.
+        HostError (wrong-backend) if both ebtables-nft and ebtables-legacy have rules.
         """
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
@@ -71,8 +71,9 @@ class EbtablesProgram:
         self._tool = partial(run_tool, what="ebtables", package="iptables or ebtables", run=run)
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
-        # Ask both backends, because each sees only its own rules. A host may lack the program or
-        # the kernel module of one. If both have rules, nobody knows which backend this node uses.
+        # Ask both ebtables-nft and ebtables-legacy, because each sees only its own rules. A host
+        # may lack the program or the kernel module of one. If both have rules, raise an error,
+        # because nobody knows which of them this node uses.
         lists: list[tuple[BridgeRule, ...]] = []
         absences: list[HostError] = []
         for program in _BACKENDS:

@@ -333,7 +333,7 @@ def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, st
     reason = _why_protected(node, ip)
     if reason:
         return "keep", reason
-    # So says the configuration: otherwise `_why_protected` would have given a reason.
+    # This is so by the configuration: for any other address, `_why_protected` gives a reason.
     managed = f"another CNI manages {ip}"
     # A device with the MAC address proves that the pod is alive, so look for one first.
     for mac in macs:
@@ -365,14 +365,15 @@ def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
     """Return why the pod may be alive although no device is known to have its MAC address; empty
     if it is dead.
 
-    A known limit: a machine behind a pod, such as a virtual machine in it, seems dead after 300 s
-    of silence. A bridge learns its MAC address from what the machine sends, and forgets it then.
+    A known limit: a machine behind a pod, such as a virtual machine in it, seems dead when it has
+    sent nothing for 300 s, because a bridge forgets a MAC address then.
     """
     pod = node.pods.get(ip)
     if pod is not None:
         return (
             f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
         )
+    # The other ports are no reason: the MAC addresses behind them are known, and none is the pod's.
     ports = node.opaque_ports
     if not macs:  # no MAC address to look for: this pod may be behind any port
         ports = node.pod_ports

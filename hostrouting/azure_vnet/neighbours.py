@@ -116,7 +116,7 @@ class KernelLinkLayer:
     def look(self) -> LinkLayerView:
         with kernel_errors("read devices and neighbours"), closing(Netlink()) as netlink:
             for _ in range(_READINGS):
-                # `_look_once` makes it true if a list changes, or two lists do not fit together.
+                # `_look_once` sets this if a list changes, or if two lists do not fit together.
                 netlink.list_has_changed = False
                 view = _look_once(netlink)
                 if not netlink.list_has_changed:

@@ -132,15 +132,15 @@ class CleanStaleAzureVnet:
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
-        """Read from the host what `judge` needs. TypeError if the host has a kernel of its own, but
-        its rules or MAC addresses would come from this machine.
+        """Read from the host what `judge` needs. TypeError if the facts would come from two hosts:
+        routes from a fake host, but rules or MAC addresses from this machine.
         """
         # The defaults of `ebtables` and `link_layer` ask this machine's kernel. They would give
-        # wrong facts about a fake host, or any other one with a kernel of its own. An image has no
-        # kernel (None): `open_kernel` refuses it below.
-        readers = {type(self.ebtables), type(self.link_layer)}
+        # wrong facts about a fake host, or any other host with a kernel of its own. An image has no
+        # kernel (None), but it need not be refused here, because `open_kernel` does so below.
+        reader_types = {type(self.ebtables), type(self.link_layer)}
         has_this_kernel = self.host.backend in {None, Host.local().backend}
-        if not has_this_kernel and readers & {EbtablesProgram, KernelLinkLayer}:
+        if not has_this_kernel and reader_types & {EbtablesProgram, KernelLinkLayer}:
             raise TypeError("a host with a kernel of its own needs its ebtables= and link_layer=")
         with self.host.open_kernel() as backend:
             rules = self._list_rules()
@@ -174,7 +174,9 @@ class CleanStaleAzureVnet:
             return CleanupResult(plan=plan)
         for entry in plan.deletions:
             ctx.log.info("will %s", entry)
-        ctx.check()  # for the last time: from here on, all that the undo file has is deleted
+        # The last moment at which a cancelled clean-up stops: from here on, all is deleted that the
+        # undo file has.
+        ctx.check()
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
         deleted = self._delete(plan, undo_file)

@@ -62,11 +62,11 @@ class Faulty(Generic[E]):
         it, before or after the block.
         """
         self._calls += 1
-        call = self._calls
-        for happening in self._happenings.pop(call, ()):
+        number = self._calls
+        for happening in self._happenings.pop(number, ()):
             happening()
-        error = self._errors.pop(call, self.fault)
-        if error is None or call in self._fail_after_work:
+        error = self._errors.pop(number, self.fault)
+        if error is None or number in self._fail_after_work:
             yield
         if error is not None:
             raise error
@@ -95,8 +95,8 @@ class FaultyBackend(RouteBackend):
     def fail(
         self, point: FaultPoint, error: BackendError | int, *, nth: int = 1, done: bool = False
     ) -> None:
-        """Make the nth call of this kind fail: before its work or, with `done`, after its work, as
-        a timeout can.
+        """Make the nth call, from now, of the method `point` fail: before its work or, with `done`,
+        after its work, as a timeout can.
 
         For "change", `nth` counts routes. An errno, or an error with a `route`, becomes the outcome
         of this route, as if the kernel had refused it. Any other error is raised, and the routes
@@ -114,8 +114,8 @@ class FaultyBackend(RouteBackend):
     def meanwhile(
         self, point: FaultPoint, happening: Callable[[], object], *, nth: int = 1
     ) -> None:
-        """Call the function just before the nth call of this kind. It may do what another program
-        could do at this time, such as change a route or delete a device.
+        """Call the function just before the nth call, from now, of the method `point`. It may do
+        what another program could do at this time, such as change a route or delete a device.
         """
         self._faults_at[point].meanwhile(happening, nth=nth)
 
@@ -142,7 +142,7 @@ class FaultyBackend(RouteBackend):
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         if not self._faults_at["change"].waiting:  # no fault is set, so no route has to be counted
             return self.inner.change(requests)
-        # A fault counts routes, so each is a call of its own.
+        # A test sets a fault for the nth route, so each route is changed by a call of its own.
         return tuple(map(self._change_one, tuple(requests)))
 
     def watch(self) -> Watch:

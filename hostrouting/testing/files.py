@@ -85,7 +85,7 @@ class FakeFiles:
         self.modes[path] = mode
 
     def link(self, path: str, target: str) -> None:
-        self._check_and_note("link", path, "file", "link")
+        self._check_and_note("link", path, "file", "link")  # a file or link there is replaced
         self._forget(path)
         self.links[path] = target
 

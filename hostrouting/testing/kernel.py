@@ -102,9 +102,11 @@ class FakeKernel(RouteBackend):
         # The entries by table and prefix, sorted by metric. In IPv6, an entry has at most one next
         # hop.
         self._routes: dict[tuple[int, Prefix], list[Route]] = {}
+        # What a test has given to `later`: the next wait of a watch calls it.
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[FakeWatch] = []
         self._closed = False
+        # Worked out from the state above when they are needed; forgotten when it changes.
         self._snapshot: Snapshot | None = None
         self._fibs: dict[int, Fib] = {}
         self.add_link(Link(name=_LOOPBACK, index=1, type=ARPHRD_LOOPBACK, up=False))
@@ -116,8 +118,8 @@ class FakeKernel(RouteBackend):
         *,
         near: Collection[Prefix] | None = None,  # noqa: ARG002  all routes are returned
     ) -> Snapshot:
-        """See RouteBackend. The snapshot is never `restless`, because nothing changes while it is
-        taken; `FaultyBackend` can return one that is.
+        """See RouteBackend. The snapshot never says that the tables changed while it was taken
+        (`restless`); a FaultyBackend can make it say so.
         """
         self._require_open()
         return self._now()
@@ -244,7 +246,8 @@ class FakeKernel(RouteBackend):
                 yield from as_listed([*entries])
 
     def _fib(self, family: int) -> Fib:
-        # What answers lookups in this address family. It is kept until something changes.
+        # The tables of this address family, made ready for lookups. They are kept until something
+        # changes.
         if family not in self._fibs:
             self._fibs[family] = Fib(self._now(), family)
         return self._fibs[family]
@@ -266,7 +269,7 @@ class FakeKernel(RouteBackend):
         except KernelError as error:
             return refusal(request, error.number, error.words)
         finally:
-            self._note_change()
+            self._note_change()  # also after a refusal, which may have changed something
         return None
 
     def _note_change(self) -> None:
@@ -326,7 +329,7 @@ class FakeKernel(RouteBackend):
         """
         next_hops: list[NextHop] = []
         if route.type not in PATHLESS:
-            # A next hop without a device, which is refused, stands for none at all.
+            # A route without next hops gets one without a device, which `_accepted_hop` refuses.
             requested = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
@@ -417,9 +420,9 @@ class FakeKernel(RouteBackend):
             routes.insert(index, route)
 
     def _delete(self, route: Route) -> None:
-        """Delete the route that this one means. Linux stores an IPv6 route as an entry for each
-        next hop: each is looked for, and the first match deleted. KernelError if one has no match,
-        but only after the others are deleted.
+        """Delete what a request to delete `route` means. Linux stores an IPv6 route as one entry
+        for each next hop, so delete, for each, the first entry that matches (`_is_meant`). If one
+        has no match, the others are still deleted, and then KernelError is raised.
         """
         routes = self._routes.get((route.table, route.prefix), [])
         is_missing = False
@@ -439,8 +442,8 @@ class FakeWatch(Watch):
     """
 
     def __init__(self, happenings: list[Callable[[], object]]) -> None:
-        """`happenings` are the functions that a test gives to `FakeKernel.later`: the kernel's own
-        list, so that each function is called by one watch only.
+        """`happenings` are the functions that a test gives to `FakeKernel.later`. All watches of a
+        kernel have the same list, so that only one of them calls each function.
         """
         self._happenings = happenings
         self._is_reported = False
@@ -448,7 +451,8 @@ class FakeWatch(Watch):
         self._clock: Clock | None = None
 
     def report(self) -> None:
-        # Tell the watch of a change: a wait that goes on ends, or else the next one does.
+        # The kernel tells the watch of a change. A wait that is going on ends now. If there is
+        # none, the next wait returns at once.
         self._is_reported = True
         if self._clock is not None:
             self._clock.wake()
@@ -483,7 +487,7 @@ def _ipv6_routes_of(address: Address) -> list[Route]:
     own = Prefix.of(address.ip)
     next_hops = (NextHop(address.dev),)
     local = Route(own, next_hops, table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
-    if address.ip.is_loopback:
+    if address.ip.is_loopback:  # for ::1, Linux adds no route to a network
         return [local]
     connected = Route(
         address.network, next_hops, metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL
@@ -549,8 +553,8 @@ def _is_meant(present: Route, request: Route) -> bool:
 
 
 def _is_meant_in_ipv4(present: Route, request: Route) -> bool:
-    """Whether a request to delete an IPv4 route means this present route, as far as metric and
-    protocol do not decide; for `_is_meant`.
+    """Whether a request to delete an IPv4 route means the route `present`. The caller, `_is_meant`,
+    has compared metric and protocol already. None in the request matches any value.
     """
     if (request.type, request.scope) != (present.type, present.scope):
         return False
