@@ -69,9 +69,9 @@ def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
 
 
 def _is_our_file_or_link(files: Files, path: str) -> bool:
-    """Whether hostrouting wrote what is at this path. Of a file, `is_ours` says this. The link that
-    starts one of our units at boot is ours if it leads to the file of the unit, and if that file is
-    missing or ours.
+    """Whether hostrouting wrote what is at this path. `is_ours` decides that, except for the links
+    that start our units at boot. Such a link is ours if it leads to the file of the unit, and if
+    that file is missing or ours.
     """
     unit_path = _UNIT_OF_LINK.get(path)
     if unit_path is None:

@@ -71,8 +71,10 @@ class Program(File):
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Make the program from these files, by their names in its archive: `_head()` (a line that
-    starts Python, and the digest of the sources), the digest of the archive, and the zip archive.
+    """Make the bytes of the program: a head, the digest of an archive, and the archive, which has
+    these `files` (by their names in it). The head is the line that starts Python, and the digest of
+    the sources.
+
     Equal files give equal bytes, because each gets the default date of zipfile. Nothing is
     compressed, so that Python loads the program fast.
     """

@@ -25,11 +25,11 @@ def find_faults(
     host: Host, units: Sequence[str], faults: Iterable[Finding] = ()
 ) -> tuple[Finding, ...]:
     """What is wrong with the gate of these units, the worst first: why it refuses every start, or
-    why it is open, so that units start unchecked. `faults` are those of config.json, because of
-    which it refuses every start.
+    why it is open, so that units start unchecked. `faults` are what is wrong with config.json,
+    which also makes the gate refuse every start.
 
-    What makes the gate refuse every start is named gate-shut. It keeps its own name if all gates
-    are open, because then it stops no start.
+    A finding that makes the gate refuse every start gets the name gate-shut. If the gates of all
+    units are open, it keeps the name that it has, because it stops no start then.
     """
     reasons_to_refuse = [*faults]
     if units:
@@ -45,15 +45,15 @@ def find_faults(
 
 
 def _program_that_fails(host: Host) -> Iterator[Finding]:
-    """Yield an error if the installed program does not run, tried as the gate would run it: then
-    the gate refuses every start.
+    """Yield an error if the installed program cannot be run, because then the gate refuses every
+    start. The program is tried as the gate would run it.
     """
     if host.is_image:  # its interpreter does not run here
         return
     reason = host.interpreter.why_not_run()
     if reason:
         sentence = f"{HostLayout.python_path} cannot run {HostLayout.program_path}: {reason}"
-        # A program that differs from ours is written again by apply. One that is right needs
-        # another Python, which an administrator has to install.
+        # If the program differs from ours, apply writes it again. If it does not, the interpreter
+        # is what fails, and an administrator has to install another Python.
         remedy = APPLY if Program().differs(host.files) else TO_INSTALL
         yield Finding("file", "error", sentence, HostLayout.program_path, remedy)

@@ -66,8 +66,8 @@ class UnitGates(NamedTuple):
 
 def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
     """Find out for which of these gated units the gate is open, so that systemd starts the unit
-    unchecked, and why. A finding named gate-open says why. A finding with another name is about a
-    file that should open all gates, but is ignored.
+    unchecked, and why. Each finding named gate-open is such a reason. Any other finding is about
+    the file by which an administrator opens all gates, if that file is ignored.
     """
     findings: list[Finding] = []
     if units:
@@ -83,9 +83,9 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
 
 
 def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    """Yield a finding for each gate that another program's unit file or drop-in cancels, so that
-    the unit starts unchecked, even after an apply of this configuration: an error in STRICT, a
-    warning in WARN.
+    """Yield a finding for each unit whose gate another program's unit file or drop-in cancels. Such
+    a unit starts unchecked, even after an apply of this configuration. The finding is an error in
+    STRICT, and a warning in WARN.
 
     What opens all gates at once is left out: the file by which an administrator opens them, and a
     host without systemd.
@@ -112,9 +112,9 @@ def systemd_does_not_run(units: Sequence[str]) -> Finding:
 
 
 def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
-    """Yield a warning if no systemd runs, which would run the gates. Yield another one if there is
-    a file by which an administrator opens all gates: they are open, or the file is ignored because
-    of its owner, mode or content.
+    """Yield a warning if no systemd runs, because nothing runs the gates then. Yield a warning,
+    too, if there is the file by which an administrator opens all gates. It says that they are open,
+    or that the file is ignored because of its owner, mode or content.
     """
     if host.running_manager is None:
         yield systemd_does_not_run(units)
@@ -137,9 +137,11 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
 
 def _reason_to_open(files: Files, entry: Entry) -> str:
     """The reason that is written in the file by which an administrator opens the gate. Empty if the
-    gate ignores the file. It counts only if it is root's, readable by root, writable by nobody else
-    and executable by nobody, with the reason in its first line. The shell command of the gate has
-    the same rule, and a test compares the two.
+    gate ignores the file.
+
+    The file counts only if root owns it and may read it, if nobody else may write it and nobody may
+    execute it, and if its first line has the reason. The shell command of the gate has the same
+    rule, and a test compares the two.
     """
     is_readable = bool(entry.mode & 0o400)
     has_other_bits = bool(entry.mode & ~0o644)  # execute, setuid, or write for others
@@ -153,9 +155,9 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
 
 
 def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
-    """Yield an error if the gate of the unit is open, so that systemd starts the unit unchecked. If
-    the unit is a template, and its gate is not open, yield one for each loaded instance whose gate
-    is.
+    """Yield an error if the gate of the unit is open, so that systemd starts the unit unchecked. Of
+    a template whose own gate is not open, judge each loaded instance as well, because a drop-in can
+    open the gate of one instance.
     """
     drop_in = HostLayout.drop_in_path(unit)
     runs_gate = _runs_gate(host.files, drop_in)
@@ -169,7 +171,8 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
         names.append(instance_pattern(unit))
     for properties in manager.show(_PROPERTIES, *names):
         name = properties["Id"]
-        # systemd shows no template. This is the instance that nobody uses: it stands for it.
+        # systemd does not show a template. So it was asked for an instance that nobody uses, and
+        # what it shows of this instance is true of the template (`unit`).
         if name == plain_instance(unit):
             name = unit
         reason, remedy = _why_open(name, properties, drop_in, runs_gate=runs_gate)
@@ -201,12 +204,13 @@ def _why_open(
     is_loaded = GATE_MARK in properties["ExecCondition"]
     is_outdated = properties["NeedDaemonReload"] == "yes"
     never_starts = properties["LoadState"] in _NEVER_STARTS
-    # Without our drop-in, another file may still run the gate: it does if systemd shows the gate
-    # and needs no reload. For a unit that never starts, such as a masked one, systemd does not show
-    # it.
+    # Without our drop-in, the gate is open, with an exception: another file runs the gate if
+    # systemd shows the gate (`is_loaded`) and needs no reload. Of a unit that never starts, such as
+    # a masked one, systemd shows no gate in any case.
     if not runs_gate and (never_starts or not is_loaded or is_outdated):
         return f"{drop_in} is missing or was overwritten", APPLY
-    # Before such a unit can start, systemd has to load it again, and then also loads our drop-in.
+    # Before a masked unit, for example, can start, systemd has to load it again, and then also
+    # loads our drop-in.
     if never_starts:
         return "", see
     if not is_loaded and is_outdated:

@@ -98,11 +98,11 @@ class UnitState(NamedTuple):
 def unit_states(
     manager: Manager, units: Collection[str], gated: Collection[str]
 ) -> list[UnitState]:
-    """The states of these units, with what to do about them; of a template, those of the instances
-    that systemd has loaded.
+    """The states of these units, each with what an operator can do about it. For a template, these
+    are the states of the instances that systemd has loaded.
 
     A unit that systemd knows, but that is neither `gated` nor our guard, gets the state "not gated"
-    in the place of its own.
+    in place of what systemd says of it.
     """
     states: dict[str, UnitState] = {}
     for unit in units:
@@ -148,10 +148,10 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
     state = state._replace(remedy=remedies.get(state.state))
     if state.state not in {"stuck", "fails"}:
         return state
-    # When the last start began. systemd checks a unit's conditions just before it runs the gate, so
-    # the gate has logged its lines since then. The guard has no gate: its main process logs. Since
-    # that began, systemd 249 may have checked the conditions again, for a start that it then
-    # refused (start-limit-hit).
+    # Look for errors since the last start began. For a gated unit, this is when systemd checked the
+    # unit's conditions, just before it ran the gate. The guard has no gate, and its main process
+    # logs the errors. Its conditions do not tell when that process began: systemd 249 checks them
+    # again for a start that it then refuses (start-limit-hit).
     began = "ExecMainStartTimestamp" if unit == HostLayout.guard_unit else "ConditionTimestamp"
     return state._replace(reasons=manager.errors_of(unit, properties[began]))
 
