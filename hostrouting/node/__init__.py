@@ -23,8 +23,8 @@ def run_gate() -> None:
 
 
 def run_boot() -> None:
-    """Make one part of a pass at boot, named by the first argument: set the static routes, load the
-    table for probes, or check.
+    """Run by a service at boot: do what the first argument names, which is to set the static
+    routes, to load the table for probes, or to check.
     """
     _require_python()
     from hostrouting.node.boot import run_service  # noqa: PLC0415  an older Python cannot read it
@@ -53,6 +53,7 @@ def run_trial() -> None:
 
 
 def _require_python() -> None:
+    # If this Python is too old to import the library, log what to do, and exit.
     if sys.version_info >= OLDEST_PYTHON:
         return
     needed = "{}.{}".format(*OLDEST_PYTHON)

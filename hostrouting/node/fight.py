@@ -68,14 +68,17 @@ class Fight:
         )
         with suppress(HostError):
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
-        # With exactly _REPAIRS, the fight has just begun.
+        # Nothing is to be logged before the next hour is over. With exactly _REPAIRS, the fight has
+        # just begun, and is logged at once.
         if self._repairs > _REPAIRS and now - self._said < _SAY_AGAIN:
             return ""
         self._said = now
         return f"{sentence}; {_REMEDY}"
 
     def end(self) -> None:
-        """End the fight, if there is one: forget the repairs, and remove the file."""
+        """Forget the repairs, and remove the file by which `status` knows that another program
+        undoes them. Does no harm if there is no fight.
+        """
         self._repairs = 0
         with suppress(HostError):
             self._files.remove(HostLayout.fight_path)

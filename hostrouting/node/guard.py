@@ -97,28 +97,33 @@ class Guard:
         self._fight = Fight(host.files)
         self._said: dict[bool, set[Line]] = {False: set(), True: set()}
         """What was logged, so that it is not logged again: the lines of the last whole pass (True),
-        and of the last other pass (False). In a fight, those of all passes since it began.
+        and of the last other pass (False). While another program undoes each repair (a fight), the
+        lines of earlier passes stay, too.
         """
         self._has_failed = False
         """Whether a pass has held units back, and the journal does not say yet that this is over.
         """
 
     def run(self) -> None:
-        """Make passes for ever; the first is a whole one."""
+        """Repair the routing again and again, until an exception ends this: make a pass whenever
+        Linux reports a change, and also from time to time.
+        """
         try:
             while True:
                 idle_time = self.make_next_pass()
                 if self._watch.wait(idle_time, clock=self._clock.for_watch):
                     self._clock.sleep(_GATHER)
-                    self._watch.wait(0.0)  # discard what was reported meanwhile: the same change
+                    # Discard what was reported meanwhile, because it belongs to the same change.
+                    self._watch.wait(0.0)
         finally:
-            self._fight.end()
+            self._fight.end()  # else its file would say that another program still undoes repairs
 
     def make_next_pass(self) -> float:
-        """Make a pass, and rest. Return in how many seconds the next one is due if nothing changes
-        until then; zero or fewer mean at once. A pass either only sets the routes, or is a whole
-        one, with a check. After the first kind, a whole pass is due as soon as `_WHOLE_INTERVAL` is
-        over.
+        """Make a pass, and rest. Return in how many seconds the next pass is due if nothing changes
+        until then; zero or less means at once.
+
+        A whole pass also checks; any other pass only sets the routes. A whole pass is made if the
+        last one began at least `_WHOLE_INTERVAL` ago.
         """
         is_whole = self._clock.now() >= self._whole_pass_from
         if is_whole:
@@ -127,6 +132,7 @@ class Guard:
         idle_time = _RETRY_AFTER.get(self._refusals, _IDLE_TIME)
         if is_whole:
             return idle_time
+        # A whole pass has to follow this one soon, to check what it has done.
         return min(idle_time, self._whole_pass_from - self._clock.now())
 
     def _make_pass(self, *, is_whole: bool) -> float:
@@ -172,14 +178,15 @@ class Guard:
         return lines, outcome.refuses
 
     def _say_new(self, lines: list[Line], said: set[Line]) -> None:
-        """Log those lines of a pass that are new: `said` has the lines of the last pass of the same
-        kind (whole or not), and then gets these in their place.
+        """Log those lines of a pass that are not in `said`, the lines of the last pass of the same
+        kind (whole, or only setting the routes). Then put the lines of this pass into `said`, for
+        the next one.
         """
         for line in lines:
             if line not in said:
                 say(*line)
-        # While another program undoes each repair, `said` keeps all lines: otherwise two lines that
-        # alternate would be logged again and again.
+        # While another program undoes each repair, `said` also keeps the lines of earlier passes:
+        # otherwise two lines that alternate would be logged again and again.
         if not self._fight.is_on:
             said.clear()
         said.update(lines)

@@ -62,7 +62,8 @@ def _may_start(unit: str, host: Host, clock: NodeClock) -> bool:
         return False
 
     outcome = await_installed_pass(host, clock=clock)
-    # Without this, a configuration that gates nothing would open every gate.
+    # Refuse a unit that runs the gate although the configuration does not gate it. Otherwise, a
+    # configuration that gates nothing would let every unit start.
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         say(
             ERROR,

@@ -170,10 +170,12 @@ def run_pass(
     purpose: Purpose = "upkeep",
     raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> PassOutcome:
-    """Make the routing of the host right, and check it, once: set the static routes, load the table
-    that rewrites probes, and check where the expected CIDRs leave; or only some of these `parts`.
-    What is not configured any more is removed. Only in upkeep, an unconfigured table for probes
-    stays, because to look for it, nft would have to run before each start of a gated unit.
+    """Make the routing of the host right, and check it, once. The parts of a pass are: set the
+    static routes, load the table that rewrites probes, and check where the expected CIDRs leave.
+    Only those in `parts` are made.
+
+    What is not configured any more is removed, with an exception: upkeep leaves an unconfigured
+    table for probes, because nft would have to look for it before each start of a gated unit.
 
     `done` gets the changes that are in effect. `raise_if_cancelled` is called between changes of
     routes. If it raises, these changes are rolled back.
@@ -200,9 +202,11 @@ def _set_routes(
     purpose: Purpose,
     raise_if_cancelled: Callable[[], object],
 ) -> PassOutcome:
-    """Set the static routes, and delete those that are not configured any more. If any are
-    configured, a failure keeps gated units from starting, even in the mode WARN. If none are, it is
-    only a warning: nothing is concerned but the route for replies to probes, or a route to delete.
+    """Set the configured static routes, and delete those that are not configured any more. A
+    failure keeps gated units from starting, even in the mode WARN.
+
+    If no static route is configured, a failure is only a warning: what failed is then the route for
+    replies to probes, or the deletion of an old route.
     """
     try:
         plan = keep_routes(
@@ -213,8 +217,8 @@ def _set_routes(
             outcome = _failed(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
-        # Only an ApplyError comes after a request to Linux. (In an undo, another error may, too.
-        # But only the guard and a wait read `has_asked`, and an undo does not wait.)
+        # An ApplyError tells that Linux was asked. After any other error, this is False, even if
+        # some routes were set before the error.
         return outcome._replace(has_asked=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
 
@@ -243,8 +247,8 @@ def _load_probes(host: Host, config: HostRoutingConfig, done: list[Operation]) -
 def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
     """Check whether the expected CIDRs leave through the expected devices, and write the verdict
     for other programs into a file under /run, the marker. In STRICT, gated units must not start if
-    addresses leave elsewhere (escape), if there is no default route, or if Linux does not answer;
-    with `"undecided": "refuse"`, also if the verdict is undecided.
+    addresses leave elsewhere (escape), if there is no default route, or if Linux does not answer.
+    With the setting `"undecided": "refuse"`, an undecided verdict stops the units, too.
     """
     settings = config.route_overlap
     if not settings.cidrs:
@@ -280,9 +284,9 @@ def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Find
 
 
 def _overlap_error(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
-    """Make the error with which a check in STRICT fails. It names what is wrong, and what repairs
-    it (`_REPAIR`), even if that finding is only a note. Notes that only explain the verdict are
-    left out.
+    """Make the error with which a check in STRICT fails. Of the findings, it has the errors, and
+    those that say what repairs them (`_REPAIR`), even if these are only notes. Other notes and
+    warnings are left out.
     """
     important = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
     lines = first_few([finding.line for finding in important], LOGGED)
