@@ -28,8 +28,9 @@ class Files(Protocol):
         """
 
     def read_bytes(self, path: str) -> bytes | None:
-        """The content of a file as bytes; otherwise as `read`. Of a longer file only the first
-        16 MB, because no file of ours is as long.
+        """The content of a file as bytes; None if it is absent. Links and special files are treated
+        as in `read`. Of a file over 16 MB, only the first 16 MB are read: no file of ours is as
+        long.
         """
 
     def look(self, path: str) -> Entry | None:

@@ -68,9 +68,9 @@ class Effects:
         }
 
     def __add__(self, other: T) -> T:
-        """Join these effects with later ones: the result is a copy of `other` with these put in
-        front of its own. Fields that only a subclass has, such as the report of a check, stay those
-        of `other`.
+        """Join the effects of a task with those of a later one, `other`. The result is a copy of
+        `other` whose fields begin with the entries of this one. A field that only a subclass has,
+        such as the report of a check, stays as `other` has it.
         """
         return attrs.evolve(
             other,
@@ -82,8 +82,8 @@ class Effects:
 
 
 def effects_of(outcome: object) -> Effects:
-    """What a task has changed, according to its result or to the error with which it failed; empty
-    if that says nothing. A `phases.TaskFailed` stands for all errors in it.
+    """Read what a task has changed from its result, or from the error with which it failed; empty
+    if nothing is recorded there. A `phases.TaskFailed` stands for all errors in it.
     """
     if isinstance(outcome, Effects):
         return outcome
@@ -103,11 +103,11 @@ def recorded_in_errors(
     operations: Iterable[Operation] = (),
     warnings: tuple[Finding, ...] = (),
 ) -> Iterator[None]:
-    """If an error leaves the block, record in it what was changed by then, for `effects_of`. This
-    holds for any error, even `phases.Cancelled`. Effects that the error already has come after
-    these.
+    """If an error leaves the block, record in the error what was changed by then, so that
+    `effects_of` finds it. Any error counts, even `phases.Cancelled`. If an inner block has recorded
+    effects in the error already, they are kept, and come after the new ones.
 
-    The arguments are read when the error comes, so lists may grow in the block.
+    The arguments are read only when the error comes, so the caller may fill the lists in the block.
     """
     try:
         yield

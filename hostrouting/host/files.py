@@ -136,6 +136,7 @@ class LocalFiles:
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         data = as_bytes(content) if isinstance(content, str) else content
         place = self._place(path)
+        # A link or a folder there is an error, so that nothing is written through a link.
         require_kind("write", place, _look(place), "file")
         # The complete new file replaces the old one at once.
         with _host_errors("write", place):
@@ -143,6 +144,7 @@ class LocalFiles:
 
     def link(self, path: str, target: str) -> None:
         place = self._place(path)
+        # A folder or a special file there is an error.
         require_kind("link", place, _look(place), "file", "link")
         # The new link replaces an old file or link at once.
         with _host_errors("link", place):
@@ -150,7 +152,7 @@ class LocalFiles:
 
     def remove(self, path: str) -> bool:
         place = self._place(path)
-        # All kinds but a folder, of which nobody knows what is in it.
+        # A folder is an error, because nobody knows what is in it. Anything else is removed.
         require_kind("remove", place, _look(place), "file", "link", "special file")
         with _host_errors("remove", place):
             _unlink(leftover(place))  # the temporary file of a writer that was killed
@@ -228,21 +230,22 @@ def _look(place: str) -> Entry | None:
 
 
 def _entry(place: str, status: os.stat_result) -> Entry:
-    """Describe what is at the place and has this status."""
+    """Make the Entry for what is at the place, for which lstat or fstat returned this status."""
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
     if kind == "link":
         return Entry(kind, target=os.readlink(place), owner=status.st_uid)
     mode = stat.S_IMODE(status.st_mode)
-    # That the group root may write to a folder opens it to nobody, because only root is in this
-    # group. But of a folder with an access list, these bits are what anybody in the list may do.
+    # Only root is in the group root, so its right to write opens a folder to nobody else, and is
+    # left out. It stays if the folder has extended attributes: they may be an access list, and then
+    # the bits of the group are what anybody in the list may do.
     if kind == "directory" and status.st_gid == 0 and not os.listxattr(place):
         mode &= ~stat.S_IWGRP
     return Entry(kind, mode, owner=status.st_uid)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:
-    """Raise HostError if something of another kind than these is at the place, so that the caller
-    cannot read, write, link or remove it, as `verb` says. It is no error if nothing is there.
+    """Raise HostError if `entry`, which is what is at the place, is of none of these kinds: then
+    the caller cannot do there what `verb` says, such as "write". An empty place (None) is no error.
     """
     if entry is not None and entry.kind not in kinds:
         raise _error(place, f"cannot {verb} {place}: it is a {entry}; remove it")
@@ -303,7 +306,8 @@ def _make_folder(place: str) -> None:
         os.mkdir(place, 0o755)
     except FileExistsError:
         return
-    # This adds what the umask took from the mode above; others could not write there before either.
+    # The umask may have taken permissions away in mkdir, and chmod grants them. Before that, too,
+    # only the owner could write to the folder.
     os.chmod(place, 0o755)  # noqa: S103  like other system folders
     _flush_folder(parent)
 

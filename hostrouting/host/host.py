@@ -37,7 +37,7 @@ _LOCKED = (
 _LOCK_WAIT = 150.0  # seconds: a start, or a pass of the guard, holds the lock for up to 80
 
 
-def _netlink() -> NetlinkBackend:
+def _connect_to_netlink() -> NetlinkBackend:
     from hostrouting.kernel.netlink import NetlinkBackend  # noqa: PLC0415  not every command reads the kernel's routes
 
     return NetlinkBackend()
@@ -55,7 +55,7 @@ class Host:
     def __init__(
         self,
         *,
-        backend: Callable[[], AbstractContextManager[RouteBackend]] | None = _netlink,
+        backend: Callable[[], AbstractContextManager[RouteBackend]] | None = _connect_to_netlink,
         files: Files = _LOCAL_FILES,
         manager: Manager | None = _MANAGER,
     ) -> None:
@@ -99,9 +99,9 @@ class Host:
 
     @property
     def interpreter(self) -> Interpreter:
-        """The Python that is to run the installed program. For an image, it is looked for in the
-        files of the image, and is not run. Otherwise it is the one of this machine, where it is
-        run, even if `files` are elsewhere. A FakeHost, for tests, has its own.
+        """The Python that is to run the installed program. An image has its own, which is looked
+        for in the image's files, and not run. Any other host has that of this machine, because it
+        is run here; the `files` of the host do not matter then. A FakeHost, for tests, has its own.
         """
         from hostrouting.host.interpreter import NodeInterpreter  # noqa: PLC0415  only to install
 
@@ -129,7 +129,7 @@ class Host:
         return self.backend()
 
     def take_snapshot(self) -> Snapshot:
-        """The routing of this host now. BackendError for an image."""
+        """Read the routing of this host. BackendError for an image, which has no kernel."""
         with self.open_kernel() as kernel:
             return kernel.snapshot()
 

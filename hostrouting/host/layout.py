@@ -75,7 +75,7 @@ class HostLayout:
 
     @staticmethod
     def undo_path(number: int) -> str:
-        """The path of an undo file: a script that restores what one cleanup of azure-vnet's
-        remains, the nth, has deleted. It survives a reboot.
+        """The path of the undo file with this number. Each cleanup of azure-vnet's remains writes
+        one: a script that restores what the cleanup has deleted. The file survives a reboot.
         """
         return f"/var/lib/hostrouting/azure-vnet-{number}.undo"

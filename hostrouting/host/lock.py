@@ -55,8 +55,8 @@ class FileLock:
 
     def _unlock(self) -> None:
         """Give the lock back, and close the file."""
-        # The lock belongs to the open file, which a forked child shares. So only the process that
-        # took the lock unlocks it, for both. In a child, to unlock would take it from the parent.
+        # A forked child shares the open file with its parent, and so the lock. If the child
+        # unlocked it, the parent would lose the lock. So only the process that took it unlocks it.
         if os.getpid() == self._process:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)

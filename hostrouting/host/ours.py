@@ -16,9 +16,9 @@ SHARED = "/etc/systemd/"
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether hostrouting wrote what is at this path, which is one of its paths. In its own
-    folders, everything is ours. In systemd's folders, other programs write, too: a file there, or
-    the target of a link, is ours if it has our mark.
+    """Whether hostrouting wrote what is at this path, one of those that it uses. In its own
+    folders, it wrote everything. In systemd's folders (`SHARED`), other programs write, too: there,
+    a file or the target of a link is ours if its text contains `MARK`, "Written by hostrouting".
     """
     entry = files.look(path)
     if entry is None:

@@ -35,11 +35,14 @@ class ProcessLock:
         self._say = say
 
     def __enter__(self) -> None:
-        """Take the lock; if another process has it, wait."""
+        """Take the lock; if another process has it, wait. If the lock file cannot be opened, log a
+        warning, once in a process, and go on without the lock.
+        """
         try:
             self._descriptor = open_lock(HostLayout.lock_path)
         except OSError as error:
-            # The block runs without the lock then: no run can have the lock either.
+            # A run, which would change files, cannot open the lock file either. So the block goes
+            # on without the lock.
             if not ProcessLock._has_said:
                 self._say(_WARNING, f"this runs without a lock, as there is none: {error}")
             ProcessLock._has_said = True

@@ -88,16 +88,19 @@ class Manager(Protocol):
         """
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        """Why the unit does not run: the lines that its gate, the check before its start, logged as
-        errors since a time; for a service of ours, those of the service. The time is the value of a
-        property such as ConditionTimestamp. If it is empty, or the journal does not answer, there
-        are no lines.
+        """Return the errors that say why the unit does not run. For a gated unit, these are the
+        lines that its gate, the check before its start, has logged as errors; for a service of
+        ours, those of the service.
+
+        Only lines since a time count: `since` is the value of a property such as
+        ConditionTimestamp. If it is empty, or the journal does not answer, there are no lines.
         """
 
 
 def unit_name(name: str) -> str:
     """The full name of a unit: a name without a suffix of systemd gets ".service". A pattern stays
-    as it is. A dot alone is no suffix, because the name of a machine may have dots.
+    as it is. Only the known suffixes count, because a name itself may have a dot, as in
+    systemd-nspawn@my.machine.
     """
     if name.endswith(_SUFFIXES) or "*" in name:
         return name
@@ -130,6 +133,7 @@ class SystemdManager:
         if before == "failed":
             self._run("reset-failed", unit)
         try:
+            # `_run` accepts any exit code here, because `_failure` explains it better.
             started = self._run("start", unit, fine=_EXIT_CODES, timeout=timeout)
         except BaseException:
             # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd goes on
@@ -143,9 +147,10 @@ class SystemdManager:
             raise self._failure(unit, started)
 
     def _failure(self, unit: str, started: Ended) -> HostError:
-        """Make the error for a start that has failed. If the unit itself has failed, the error has
-        what the unit has logged in this start. Else, as for a missing unit or a cancelled job, or
-        without a log, it has what systemctl has printed.
+        """Make the error for a start that has failed, with the lines that say why. If the unit
+        itself has failed, these are what it logged during this start. If it has logged nothing, or
+        has not failed itself (it is missing, or its job was cancelled), they are what systemctl
+        printed.
         """
         [failed] = self.show(("Result", "ExecMainStatus", "ConditionTimestamp"), unit)
         lines: tuple[str, ...] = ()
@@ -179,11 +184,17 @@ class SystemdManager:
         return tuple(shown)
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        # Only lines of the gate or of our services count, because others can log what reads like
-        # one. _UID=0 leaves out the unit's own user. The identifiers leave out root of a container,
-        # whose console systemd-nspawn logs as root: systemd takes them from the first program of a
-        # command (the gate's is env) or from SyslogIdentifier=. _COMM would not do: a busy journald
-        # reads some lines only after their process has ended, and then stores no _COMM.
+        # Only errors of the gate and of our services count. Other programs can log lines that look
+        # the same, so two fields of the journal have to match:
+        #
+        # _UID=0 leaves out what the unit's program logs as another user than root.
+        #
+        # SYSLOG_IDENTIFIER leaves out root of a container, whose console systemd-nspawn logs as
+        # root. systemd sets it to the first program of a command (the gate's is env), or as
+        # SyslogIdentifier= says (hostrouting, in our services).
+        #
+        # _COMM would miss lines: a busy journald reads some only after their process has ended, and
+        # then stores no _COMM.
         return self._journal(
             unit_name(unit),
             since,
@@ -199,8 +210,8 @@ class SystemdManager:
         """
         if not since:
             return ()
-        # Without --sync, the last lines may not be in the journal yet. If it hangs, the rest is
-        # read without them.
+        # Without --sync, the last lines may not be in the journal yet. If it hangs or fails, the
+        # query below reads what is there.
         with suppress(OSError):
             self._run_program("journalctl", "--sync", timeout=2.0)
         query = (
@@ -229,9 +240,10 @@ class SystemdManager:
         not one of `fine`.
         """
         environment = tool_environment()
+        # With one of these variables, systemctl does nothing, and still succeeds.
         for name in _TURN_SYSTEMCTL_OFF:
             environment.pop(name, None)
-        # Without this, systemctl does nothing where it suspects a chroot.
+        # Without this one, systemctl does nothing where it suspects a chroot.
         environment["SYSTEMD_IGNORE_CHROOT"] = "1"
         return run_tool(
             "systemctl",

@@ -130,14 +130,14 @@ class RouteBackend(Protocol):
         Links are sorted by number, and the addresses of each family by the numbers of their
         devices. Rules and routes are in the kernel's order.
 
-        `near` saves time on a host with 100,000 routes, because a backend may leave out most of
-        them. It returns the routes that overlap one of these prefixes, those of hostrouting
+        `near` saves time on a host with 100,000 routes: with these prefixes, a backend may leave
+        out most routes that overlap none of them. It always returns the routes of hostrouting
         (protocol 213), default routes and their halves (/1), and routes without a gateway. Of other
-        routes that differ only in the address of their prefix, it returns at least one: a single
-        one can show that a CNI is there.
+        routes that differ only in the address of their prefix, it returns at least one, which is
+        enough to show that a CNI is there.
 
         If anything changes while the host is read, it is read again, up to three times in all. If
-        it changed during the last of these, too, that reading is returned as `restless`.
+        the last reading is disturbed, too, it is returned all the same, marked as `restless`.
         """
 
     @abstractmethod

@@ -24,8 +24,8 @@ class Nftables(Protocol):
         """Carry out the text, which is in nft's language, in one transaction: readers and packets
         see all of it or nothing.
 
-        Nothing was changed if the error is `refused` or, because another process owns a table in
-        the text, `not-permitted`.
+        An error of the kind `refused` or `not-permitted` means that nothing was changed. It is
+        `not-permitted` also if another process owns a table in the text.
         """
 
     def listing(self, name: str) -> str | None:

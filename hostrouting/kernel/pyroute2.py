@@ -70,9 +70,10 @@ class PollingWatch(Watch):
         *,
         clock: Clock | None = None,  # noqa: ARG002  a kernel has only the machine's clock
     ) -> bool:
-        """Read the kernel's routing once a second, and return True once it differs from the reading
-        before; False after `timeout` seconds. The first reading is compared with the last one of
-        the wait before, or with the one from when the watch began.
+        """Read the kernel's routing now, and then once a second. Return True once it differs from
+        the reading before, or False after `timeout` seconds. The reading before the first one is
+        from the end of the last wait, or from when the watch began, so a change since then counts,
+        too.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -103,7 +104,9 @@ class _Pipe(Netlink):
         return []
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
-        """Yield the answer to each request, in their order."""
+        """Send a request for each body, and yield the answers in this order: a message each, or the
+        error with which the kernel refuses the request.
+        """
         for body in bodies:
             try:
                 # Without NLM_F_ACK, pyroute2 would not wait for an answer.
@@ -114,8 +117,9 @@ class _Pipe(Netlink):
                 yield answer
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
-        """Send messages that change something; return the errors by the sequence numbers in these
-        messages. pyroute2 sends each message with a number of its own.
+        """Send messages that change something; return the errors of those that the kernel refuses,
+        by the sequence number that the caller gave to the message. pyroute2 sends it with another
+        number.
         """
         errors: dict[int, KernelError] = {}
         for packed in messages:
@@ -163,7 +167,9 @@ class _Request(dict[str, dict[str, int]]):
     """
 
     def __init__(self, type_: int, flags: int, body: bytes) -> None:
-        """Keep what `encode` needs to make the message."""
+        """Keep the header and the body. pyroute2 puts a sequence number into the header and calls
+        `encode`, which packs both into `data`.
+        """
         super().__init__(header={"type": type_, "flags": flags})
         self._body = body
         self.data = b""

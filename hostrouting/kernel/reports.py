@@ -57,10 +57,10 @@ class Reports:
                 self._watch.wait(0.0)  # takes all reports that are there
 
     def wait(self, seconds: float) -> None:
-        """Wait for a report of a change, at most so many seconds. After a report, rest for a moment
-        (`_REST`): it may be one of many, and the caller reads the kernel after each wait. If this
-        process may not listen, sleep for all the seconds. If the caller has to end, raises what
-        `WaitClock.sleep` raises then.
+        """Wait until Linux reports a change, but at most so many seconds. After a report, rest for
+        `_REST` seconds: more reports may follow, and the caller reads the kernel after each wait.
+        If this process cannot listen, sleep for all the seconds. If the caller has to end, for
+        example because its run is cancelled, raise what `WaitClock.sleep` raises.
         """
         seconds_to_sleep = seconds
         if self._watch is not None:

@@ -67,7 +67,9 @@ class NetlinkBackend(RouteBackend):
                 time.sleep(pause)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        """Ask the kernel what it would do with a plain packet to each destination."""
+        """Ask the kernel what it would do with a plain packet (ICMP, from root, without a mark) to
+        each destination; return the answers in the order of the destinations.
+        """
         with self._attempt("look up destinations") as netlink:
             return lookup_routes(netlink, destinations)
 

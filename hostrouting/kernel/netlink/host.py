@@ -78,7 +78,9 @@ def list_links(netlink: Netlink) -> tuple[Link, ...]:
 def _link(
     fields: tuple[int, ...], attributes: Mapping[int, bytes], names: Mapping[int, str]
 ) -> Link:
-    """The device in a message that `parts_of` has split; `names` has the names of all devices."""
+    """Make the Link of a device from the fixed fields and the attributes of its message
+    (`parts_of`). `names` has the names of all devices by number.
+    """
     type_, index, flags = fields
     return Link(
         name=names[index],
@@ -165,7 +167,9 @@ def list_addresses(netlink: Netlink, family: int, names: Mapping[int, str]) -> t
 def _address(
     fields: tuple[int, ...], attributes: Mapping[int, bytes], names: Mapping[int, str]
 ) -> Address:
-    """The address in a message that `parts_of` has split; `names` has the names of devices."""
+    """Make the Address from the fixed fields and the attributes of its message (`parts_of`).
+    `names` has the names of devices by number.
+    """
     _, length, scope, index = fields
     # IFA_LOCAL is the host's address, and IFA_ADDRESS the peer's. Without a peer, the host's
     # address is in both in IPv4, and only in IFA_ADDRESS in IPv6.
@@ -240,7 +244,7 @@ _FULL_MASKS = {
     _FRA_DSCP_MASK: b"\x3f",
 }
 """By mask: its value if it covers every bit, so that the rule selects as without a mask."""
-_UNLIMITED = 0xFFFFFFFF
+_SUPPRESSES_NONE = 0xFFFFFFFF  # -1
 
 
 def list_rules(netlink: Netlink, family: int) -> tuple[Rule, ...]:
@@ -284,8 +288,8 @@ def _rule(message: bytes) -> Rule:
         fwmask=number_in(attributes, _FRA_FWMASK) or 0,
         others=_other_selectors(tos, attributes),
         l3mdev=bool(number_in(attributes, _FRA_L3MDEV)),
-        suppress_prefixlength=_limit(attributes, _FRA_SUPPRESS_PREFIXLEN),
-        suppress_ifgroup=_limit(attributes, _FRA_SUPPRESS_IFGROUP),
+        suppress_prefixlength=_suppressed(attributes, _FRA_SUPPRESS_PREFIXLEN),
+        suppress_ifgroup=_suppressed(attributes, _FRA_SUPPRESS_IFGROUP),
     )
 
 
@@ -296,10 +300,13 @@ def _selected_prefix(family: int, packed: bytes | None, length: int) -> Prefix |
     return prefix_of(family, packed, length)
 
 
-def _limit(attributes: Mapping[int, bytes], number: int) -> int | None:
-    """The number in an attribute of a rule that suppresses routes; None if it suppresses none."""
-    limit = number_in(attributes, number)
-    return None if limit == _UNLIMITED else limit
+def _suppressed(attributes: Mapping[int, bytes], number: int) -> int | None:
+    """Read from an attribute which routes a rule suppresses: it finds them, but ignores them. The
+    result is their greatest prefix length, or the group of their devices, as `number` says; None if
+    the attribute suppresses no routes.
+    """
+    suppressed = number_in(attributes, number)
+    return None if suppressed == _SUPPRESSES_NONE else suppressed
 
 
 def _other_selectors(tos: int, attributes: Mapping[int, bytes]) -> tuple[tuple[str, str], ...]:

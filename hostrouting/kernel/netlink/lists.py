@@ -30,12 +30,12 @@ def list_routes(
     names: Mapping[int, str],
     near: Collection[Prefix] | None = None,
 ) -> list[Route]:
-    """Return the routes of all tables, in the kernel's order; with `near`, without most routes that
-    the caller does not need (`RouteBackend.snapshot`).
+    """Return the routes of all tables, in the kernel's order. With `near`, most routes that overlap
+    none of these prefixes are left out (`RouteBackend.snapshot`).
 
-    To decode 100,000 messages would take long, so only the first is decoded of those that differ
-    just in the destination. Each of the others becomes a copy of the first route with another
-    destination, or is left out because it is not `near`.
+    Decoding 100,000 messages would take long. Of messages that differ only in the destination, just
+    the first is decoded. Each of the others becomes a copy of its route with another destination,
+    or is left out because it is not `near`.
     """
 
     @cache
@@ -45,8 +45,8 @@ def list_routes(
     width = width_of(family) // 8
     dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
     kinds: dict[bytes, tuple[Route, list[int]]] = {}
-    """By kind, which is a message without its destination: the first route of the kind, and the
-    ranges of the destinations that are not left out (`_borders_of_overlapping`).
+    """By kind, which is a message without its destination: the route of the first message of the
+    kind, and the ranges of the destinations that are returned (`_borders_of_overlapping`).
     """
     routes: list[Route] = []
     for size, run in netlink.dump_in_runs(RTM_GETROUTE, question_rtmsg(family)):
@@ -63,10 +63,10 @@ def list_routes(
                 continue
             route = decode(before + destination + after, names)
             routes.append(route)
-            # If the destination is elsewhere in the message, the message gets no kind, so each one
-            # like it is decoded.
+            # This header shows that `destination` is the destination. If it is not, the message
+            # gets no kind, and so each message like it is decoded.
             if before.endswith(dst_header):
-                borders = _EVERYWHERE  # none is left out
+                borders = _EVERYWHERE  # all destinations are returned
                 if near is not None and _may_be_left_out(route):
                     borders = borders_near(route.prefix.length)
                 kinds[kind] = route, borders
@@ -93,16 +93,16 @@ def _may_be_left_out(route: Route) -> bool:
 
 
 def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int) -> list[int]:
-    """Return ranges of addresses, in ascending order: a prefix of this length overlaps one of the
-    blocks if its first address is in a range, and only then. The ranges are one flat list, for
-    bisect: the first address of a range, the address after its last one, the first address of the
-    next range, and so on.
+    """Return the ranges of addresses in which a prefix of this length begins if, and only if, it
+    overlaps one of the blocks. The ranges are one flat list in ascending order, for bisect: the
+    first address of a range, the address after its last one, the first address of the next range,
+    and so on.
     """
     ranges: set[Prefix] = set()
     for block in blocks:
         if block.family == family:
-            # If prefixes of this length are larger than the block, only the one that contains the
-            # block overlaps it. Smaller ones overlap the block if they begin in it.
+            # Prefixes no larger than the block overlap it if they begin in it, so the block is the
+            # range. Of larger ones, only the one around the block overlaps it: this is the range.
             ranges.add(Prefix.around(family, block.first, min(length, block.length)))
     borders: list[int] = []
     # Of two ranges that share addresses, one contains the other and is sorted before it, so the

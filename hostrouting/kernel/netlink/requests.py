@@ -48,7 +48,7 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
 
     refusals: list[BackendError | None] = [None] * len(requests)
     for place, answer in kernel_errors.items():
-        # The rights of this process are missing for every request, so Linux has refused them all.
+        # Without the privilege, Linux refuses every request, so this is no outcome of a single one.
         if answer.number == errno.EPERM:
             raise answer
         refusals[place] = refusal(requests[place], answer.number, answer.words)
@@ -81,10 +81,12 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
         _plain_packet(address.version) + attribute(RTA_DST, address.packed)
         for address in destinations
     ]
-    # A list, because `AskedNames` may ask only when all these answers have been received.
+    # All answers are received before any is decoded, because to decode one, `AskedNames` may ask
+    # for the name of a device on the same socket.
     messages = [*netlink.ask(RTM_GETROUTE, questions)]
-    # Destinations of one route have equal answers, which are decoded once: Linux answers with the
-    # prefix of the route, not with the destination, and `ask` gives every lookup the number 0.
+    # Destinations that use the same route have the same answer, byte for byte: Linux answers with
+    # the prefix of the route, and every lookup has the sequence number 0. So `cache` decodes each
+    # answer only once.
     decode_answer = cache(partial(_decode_answer, names=AskedNames(netlink)))
     return tuple(map(decode_answer, messages))
 
@@ -109,7 +111,8 @@ def _decode_answer(message: bytes | KernelError, names: Mapping[int, str]) -> An
         route = decode(message, names)
         return Answer(route.type, route)
     kind = KIND_OF_ERRNO.get(message.number)
-    # EINVAL means a blackhole or a faulty request, and Linux adds words only about the second.
+    # EINVAL means a blackhole or a faulty request. Linux explains only a faulty request in words,
+    # so an error with words is raised.
     if kind is None or message.words:
         raise message
     return Answer(kind, None)

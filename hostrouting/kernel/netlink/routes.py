@@ -233,9 +233,9 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: i
 
 
 def _why_not_sent(route: Route) -> str:
-    """Return why our messages cannot describe this route; empty if they can. An encapsulation is no
-    reason: our messages lack it, but they still delete the route, because Linux compares only the
-    fields that a message has.
+    """Return why the route cannot be sent in a message to Linux; empty if it can. A route with an
+    encapsulation can be sent so that Linux deletes it: our messages lack the encapsulation, but to
+    find the route, Linux compares only the fields that a message has.
     """
     # Our messages lack these fields, so Linux would add or delete another route than this one.
     has_what_is_only_read = (
@@ -272,7 +272,9 @@ def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
 
 
 def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
-    """The attributes of the message of this request."""
+    """Pack the attributes of a message that asks Linux to add, append or delete this route. They
+    follow the fixed part (`_packed_rtmsg`), and have the fields that it does not have.
+    """
     family, network, _ = route.prefix
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
     attributes += _packed_next_hops(verb, route, index_of)
@@ -307,6 +309,7 @@ def _needs_empty_gateway(verb: Verb, route: Route) -> bool:
     to delete an IPv6 route without a gateway: otherwise Linux could delete a route with a gateway
     on the same device instead, with all its next hops, whoever added them.
     """
+    # A route with a nexthop object is found by the number of the object.
     if verb != "delete" or route.prefix.family != IPV6 or route.nexthop_id is not None:
         return False
     return not route.has_gateway

@@ -45,7 +45,8 @@ class NetlinkWatch(Watch):
         poll.register(self._socket.fileno(), select.POLLIN)
         while True:
             seconds_left = max(deadline - time.monotonic(), 0.0)
-            # A poll takes milliseconds, but not any number of them: a long wait has several polls.
+            # A single poll lasts an hour at most (`_LONGEST_POLL`), so a longer wait has several.
+            # It counts in milliseconds.
             poll.poll(min(seconds_left, _LONGEST_POLL) * 1000)
             with kernel_errors("listen to changes of routes any more"):
                 if self._socket.reports():
