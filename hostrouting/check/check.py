@@ -80,8 +80,8 @@ def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
     """Say what is missing and may still come after a boot, so that a caller can wait for it:
     default routes and expected devices. Empty if nothing is missing.
 
-    If this verdict keeps units from starting, a difference between the tables and the kernel's
-    answers counts, too, because the tables may still be changing.
+    If the verdict of this report keeps units from starting, a difference between the tables and the
+    kernel's answers is named, too: the tables may still be changing, so waiting may help.
     """
     if report.verdict == "ok":
         return ""
@@ -209,8 +209,9 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
 
 def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterator[RangeInDoubt]:
     """Yield a doubt for each rule and route that the engine (`fib`) does not evaluate, if it
-    applies to addresses in these blocks. If it applies to all addresses, it counts even without
-    blocks: there are none if no default route is found, and this rule or route may lead to one.
+    applies to addresses in these blocks. A rule or route for all addresses always counts. If no
+    default route is found, there are no blocks; but such a rule or route may lead to a default
+    route.
     """
     for name, prefix in not_judged(judge.fib):
         if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
@@ -245,17 +246,18 @@ def _doubts_of_kernel(
     lowest = 1 if report.family == IPV4 else 0
     addresses = [ip_at(report.family, max(part.first, lowest)) for part in judged]
     for part, answer in zip(judged, backend.lookup(addresses), strict=True):
-        if not _allows(judge.fib, part.decision, answer):
+        if not _agrees(judge.fib, part.decision, answer):
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             yield Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first
 
 
-def _allows(fib: Fib, decision: Decision, answer: Answer) -> bool:
+def _agrees(fib: Fib, decision: Decision, answer: Answer) -> bool:
     """Whether the answer of the kernel agrees with the decision that was computed from its tables.
-    They agree if both refuse packets alike. Otherwise the answer may name only devices of the
-    decision, and both or neither keep packets on this host. It need not name all devices, because
-    Linux uses any of several next hops or equal default routes.
+    An answer without a route agrees if the decision refuses packets alike. Otherwise both or
+    neither must keep packets on this host, and every device of the answer must be one of the
+    decision. Some may be missing, because Linux uses any of several next hops or equal default
+    routes.
     """
     if answer.route is None:
         # If no route is found, Linux gives the same error as if a route says unreachable.

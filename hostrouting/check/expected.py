@@ -135,7 +135,8 @@ def _is_for_root_alone(fib: Fib, default: Route) -> bool:
     default route.
     """
     for applied in fib.applied:
-        # Any address will do, such as 0: a rule with a `to` gives no default route.
+        # A rule with a `to` gives no default route. Any other rule selects plain packets to all
+        # addresses, or to none, so it is enough to ask about one address, such as 0.
         if applied.rule.table == default.table and applied.selects_plain(0):
             return "uidrange" in dict(applied.conditions)
     return False
@@ -156,12 +157,12 @@ def _devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fr
 def _routes_that_count(
     defaults: Iterable[Route], counting: frozenset[str], links: Mapping[str, Link]
 ) -> tuple[Route, ...]:
-    """The default routes through the devices that count (`counting`), each with only these next
-    hops.
+    """The default routes through the devices that count (`counting`), without their next hops
+    through other devices.
 
-    A VPN may add the two halves (/1) of a default route, as OpenVPN does (`redirect-gateway def1`).
-    Halves by a device that is not a tunnel are probably the very routes that the check has to find,
-    so they count only if no such device has a whole default route (/0).
+    A VPN may add the two halves (/1) of a default route, as OpenVPN does (`redirect-gateway def1`),
+    so halves by a tunnel count. Halves by another device are probably the very routes that the
+    check has to find. They count only if every whole default route (/0) is a tunnel's.
 
     tests/hosts: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
     """
@@ -180,8 +181,9 @@ def _card_below_tunnel(
     unclear. It is the only device of `hidden`, the devices of the first default route without a
     tunnel.
 
-    If one of the expected devices (`devs`) is a card, as with eth0 beside wg0, another card is not
-    below the tunnel: a card for a network of its own can have a default route, too.
+    If one of the expected devices (`devs`) is a card, as with eth0 beside wg0, the tunnel may use
+    that card. So another card is not returned: a card for a network of its own can have a default
+    route, too.
 
     tests/hosts: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """

@@ -121,7 +121,8 @@ class Judge:
 
     def opinion(self, decision: Decision, *, packets_are_marked: bool = False) -> Opinion:
         """Whether packets with this decision are fine, in doubt, or escape, whatever their
-        destination. `packets_are_marked` is that of `TakenRoute`.
+        destination. `packets_are_marked` says that a rule has selected the packets by their mark
+        alone, or by their incoming device.
         """
         if decision.kind == NOT_JUDGED:
             return Opinion(Grade.DOUBT, NOT_JUDGED)
@@ -148,12 +149,14 @@ class Judge:
         route = decision.route
         if route is None or opinion.name == NOT_JUDGED:
             return opinion
-        for pods in self.devices.routes_to_pods.covering(address):  # each a route to pods
-            if opinion.grade is Grade.ESCAPE and route.table == pods.table:
-                continue  # the remedy of this escape is to delete `route`: Linux uses `pods` then
-            if _misses(self, route, pods):
+        for to_pods in self.devices.routes_to_pods.covering(address):
+            # If `route` escapes and is in the same table, its own escape is reported: the remedy is
+            # to delete `route`, and then Linux uses the route to the pods.
+            if opinion.grade is Grade.ESCAPE and route.table == to_pods.table:
+                continue
+            if _misses(self, route, to_pods):
                 devs = decision.devs if route.type == "unicast" else ()
-                return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=pods)
+                return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=to_pods)
         return opinion
 
     def is_allowed(self, dev: str) -> bool:
@@ -175,10 +178,10 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
     raise AssertionError("the last rule of each list always has an opinion")
 
 
-def _misses(judge: Judge, route: Route, pods: Route) -> bool:
-    """Whether packets that take `route` do not reach pods of this node. The route `pods` leads to
-    these, but Linux does not use it, because `route` is in a table of an earlier rule, or comes
-    first in the same table.
+def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
+    """Whether packets that take `route` do not reach pods of this node. The route `to_pods` leads
+    to these pods, but Linux may use `route` instead, because it is in a table of an earlier rule,
+    or comes first in the same table.
 
     A CNI's device is assumed to bring packets to pods, but not if it is an expected device. An
     address of this host, or a broadcast address, hides only a pod that has the same address.
@@ -189,8 +192,8 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
     if route.type in REFUSING:
         return True
     if route.type != "unicast":  # an address of this host, or a broadcast address
-        return route.prefix == pods.prefix and pods.prefix.is_single
-    for dev in {*route.usable_devs}.difference(pods.devs):
+        return route.prefix == to_pods.prefix and to_pods.prefix.is_single
+    for dev in {*route.usable_devs}.difference(to_pods.devs):
         if dev in judge.uplinks.devs or judge.devices.cni_row(dev) is None:
             return True
     return False
@@ -211,14 +214,14 @@ def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
 
 def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     """Addresses of this host, broadcast addresses of its networks, and addresses that every link
-    has are fine.
+    has, such as multicast ones, are fine. None for every other route.
 
     A broadcast address is in doubt if another network of the same device has it as an address of a
     host: the mask of the smaller network is probably too long.
 
     A `local` route to more than one address (AnyIP) is an escape, because this host keeps packets
-    that are for others. But marked packets are fine by it: proxies catch them by `local default dev
-    lo`, on every node with Cilium. None for any other route.
+    that are for others. But marked packets are fine by such a route: proxies catch them by `local
+    default dev lo`, on every node with Cilium.
 
     tests/hosts: azure-nd-one-subnet, calico-ipip; anyip-services, anyip-one-service; istio-tproxy;
     vip-with-a-mask-too-long.
@@ -230,7 +233,8 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
         if taken.is_wide and not taken.packets_are_marked:
             return Opinion(Grade.ESCAPE, OWN_RANGE)
         return OWN_ADDRESS
-    # Linux adds an anycast route for the first address of an IPv6 network on a host that forwards.
+    # On a host that forwards, Linux adds an anycast route for the first address of an IPv6
+    # network, so this address is the host's own, too.
     is_of_kernel = route.protocol == PROTOCOL_KERNEL and not taken.is_wide
     if not is_of_kernel or route.type not in {"broadcast", "anycast"}:
         return None
@@ -256,9 +260,9 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     """Judge a route by its devices: the worst opinion on one of them counts, because packets may
-    leave by each. If several are equally bad, one that `belongs_elsewhere` is
-    returned, so that no repair leads packets away from that device. The opinion names all devices
-    by which packets escape.
+    leave by each. If several are equally bad, one that `belongs_elsewhere` is returned, so that no
+    repair leads packets away from that device. The opinion names all devices by which packets
+    escape.
 
     In IPv4, a broadcast or multicast route is at least in doubt, because TCP does not connect by
     it.

@@ -42,9 +42,10 @@ def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding])
 
 
 def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, list[str]]:
-    """The path of the marker for this verdict, and its lines. These are "ok" and all findings; or
-    each family in doubt; or "no-default-route"; or, if anything escapes, each finding about an
-    escape or a missing default route (`WRONG`).
+    """The path of the marker for the verdict of this report, and its lines. If the verdict is ok,
+    the lines are "ok" and all findings; if it is undecided, each family in doubt; if a default
+    route is missing, just "no-default-route". If anything escapes, they are the findings about
+    escapes and missing default routes (`WRONG`).
     """
     verdict = report.verdict
     if verdict == "ok":

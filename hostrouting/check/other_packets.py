@@ -81,14 +81,14 @@ def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Judge packets that a rule treats differently because of their source, if this host's own
-    connections send such packets. TCP looks up a route twice: first without a source, and then with
-    the source that the first route has given. So packets with this source are usual, and must not
-    escape. None if the rule does not select by the source alone, or if connections do not send such
-    packets.
+    """Judge packets of this host's own connections, if a rule treats them differently because of
+    their source alone. TCP looks up a route twice: first without a source, and then with the source
+    that the first route has given. So packets with this source are usual, and must not escape. None
+    if the rule selects by anything else, or if connections do not send such packets.
 
     The host also answers pods of this node from its own address, by kubelet for example. So if the
-    packets would not reach the pods, the addresses of the expected devices are such sources, too.
+    packets would not reach the pods, connections may have any address of the expected devices as
+    their source.
 
     tests/hosts: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
@@ -99,16 +99,16 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
         return None
     # These packets are from the block or, if they meet no condition, from elsewhere.
     is_inside = bool(other.met)
-    # For each source that Linux may choose: whether these packets can have it.
-    have_end = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
-    if other.opinion_on_route.name == PODS_HIDDEN and not any(have_end):
+    # For each source that Linux may choose: whether packets with this source are among these.
+    are_these = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
+    if other.opinion_on_route.name == PODS_HIDDEN and not any(are_these):
         addresses = judge.devices.global_addresses
         node_ips = [each.ip for each in addresses if each.dev in judge.uplinks.devs]
-        have_end = [(ip in block) is is_inside for ip in node_ips]
-    if not any(have_end):
+        are_these = [(ip in block) is is_inside for ip in node_ips]
+    if not any(are_these):
         return None
-    # The first lookup leads to a CNI's device, and the second one to the uplink. Nobody knows
-    # whether the network beyond it takes the packets without what the CNI does to them.
+    # If the first lookup leads to a CNI's device, and the second one to the uplink, nobody knows
+    # whether the network beyond the uplink takes packets that did not go through the CNI's device.
     is_by_a_cni = judge.opinion(other.plain).belongs_elsewhere
     if is_by_a_cni and other.opinion_on_route.name == EXPECTED:
         return unknown(judge, other)
@@ -116,7 +116,7 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
         return by_a_device_in_doubt(judge, other) or unknown(judge, other)
     if other.opinion_on_route.grade is Grade.FINE:
         return FINE
-    if all(have_end):
+    if all(are_these):
         return other.opinion_on_route._replace(decision=other.end.decision)
     return unknown(judge, other)  # the escape depends on the source that Linux chooses
 
@@ -137,8 +137,8 @@ def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets are fine if their route is fine for packets of their kind: the route of marked
-    packets is judged for marked ones, and any other for plain ones.
+    """Packets are fine if the judge finds their route fine. It judges the route as one for
+    marked packets if these are marked or arrive on a device; otherwise as one for plain packets.
 
     tests/hosts: cilium-native and istio-tproxy (a mark).
     """
@@ -168,7 +168,7 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
     """Doubt packets that may be lost whatever device they leave by: no unicast route decides for
-    them, or a doubtful one, for example a route without a gateway. The functions after this one
+    them, or a doubtful one, for example a route without a gateway. Functions that are asked later
     look only at the device, and would say that such packets are fine.
 
     tests/hosts: anycast-address-on-lo-refused.
@@ -265,8 +265,9 @@ def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def unknown(_: Judge, other: OtherPackets) -> Opinion:
-    """Doubt packets about which nothing is known. The finding names the rule, even one that the
-    engine does not evaluate (`goto`): an operator can write it into `intendedRules`.
+    """Doubt packets, because nothing shows whether they may go where they go. The finding names the
+    rule that sets them apart, even one that the engine does not evaluate (`goto`): an operator can
+    write it into `intendedRules`.
 
     tests/hosts: vpn-for-one-user, goto-for-marked-packets.
     """

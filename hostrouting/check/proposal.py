@@ -26,9 +26,9 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
     """Add to the configuration the routes that the host still needs for an OK once the
     configuration is applied.
 
-    If something escapes with the given configuration, its routes that cannot be set (`conflicts`)
-    are left out, because the proposed ones replace them; otherwise they stay. ConfigError if no
-    CIDRs are expected.
+    If something escapes with the given configuration, the configured routes that cannot be set
+    (`conflicts`) are left out, because the proposed routes replace them. If nothing escapes, they
+    stay. ConfigError if no CIDRs are expected.
     """
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)

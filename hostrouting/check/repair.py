@@ -64,11 +64,11 @@ def propose_repair(
     escaping = [part for part in parts if part.escape is not None]
     if not escaping:
         return Repair()
-    # Where a route has to be deleted, because no route that is added would help.
+    # For each part: why its route has to be deleted; None if a route that is added may help.
     why_delete = {part.first: _why_delete_instead(judge, part) for part in escaping}
     prefixes: set[Prefix] = set()
     for part in escaping:
-        # Only if plain packets escape: a rule leads others away, such as marked ones, and no route
+        # If only other packets escape, such as marked ones, a rule leads them away, and no route
         # repairs that.
         if part.opinion.grade is Grade.ESCAPE and why_delete[part.first] is None:
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
@@ -109,10 +109,10 @@ def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
-    """Return why no route may be added to repair this part, and its escaping route has to be
-    deleted instead: it hides a route that is right (`Opinion.belongs_elsewhere`), such as a CNI's.
-    An added route would hide that, too; after the deletion, Linux uses it. None if no such route is
-    hidden.
+    """Return why the escaping route of this part has to be deleted, and no route may be added: it
+    hides a route that is right (`Opinion.belongs_elsewhere`), such as a CNI's. An added route would
+    hide the right route, too; after the deletion, Linux uses the right route. None if no right
+    route is hidden.
     """
     decision = part.decision
     # The routes to the first address are those to the whole part.
@@ -158,11 +158,12 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix
 def _routes_to(
     judge: Judge, prefixes: Sequence[Prefix]
 ) -> tuple[str | None, list[Route], Why | None]:
-    """Make the routes to these prefixes. Return the device that the configuration names for them
-    (or None), the routes, and what is missing for those that cannot be made.
+    """Make the routes to these prefixes. Return the device that the configuration has to name for
+    them (None if it need not name one), the routes, and what is missing for routes that cannot be
+    made (None if nothing is).
 
-    First no device (None) is tried, because a configuration without one fits many hosts; then each
-    expected device, until there is a route.
+    First routes without a named device are tried, because such a configuration fits many hosts;
+    then each expected device, until there is a route.
     """
     uplinks = judge.uplinks
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
@@ -208,7 +209,7 @@ def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
     destinations = {cidr: None}
     for part, _ in reasons:
         hidden = part.opinion.hidden
-        # There is no rule for a single pod, because the rule would outlive it.
+        # There is no rule for a single pod, because the rule would outlive the pod.
         if hidden is not None and not hidden.prefix.is_single:
             destinations[hidden.prefix] = None
     for destination in destinations:
@@ -349,8 +350,8 @@ def _why_still(part: Part, missing: Why | None) -> Why:
     Linux does not look up table main, where the routes are; or some routes could not be made
     (`missing` says why). Otherwise the proof has failed (`_NOT_PROVEN`).
     """
-    # If nothing escapes any more, the part is not repaired because of a new doubt: then take the
-    # decision for plain packets.
+    # If nothing escapes any more, a new doubt keeps the part from being repaired. Then the reason
+    # comes from the decision for plain packets.
     _, decision = part.escape or (part.opinion, part.decision)
     if decision.rule is not None and decision.rule.table == TABLE_LOCAL:
         return Why("earlier-rule", f"[{decision.route}] comes before table main")

@@ -18,6 +18,7 @@ def repair_line(options: str = "") -> str:
 def line_to_allow(options: str, devs: Iterable[str]) -> str:
     """The command line to type if packets are meant to leave through these devices. It allows the
     devices (`allowedDevs`), so these packets are fine, and only what else escapes is repaired.
+    `options` say which configuration is repaired.
     """
     return repair_line(options + typed("--allow", devs))
 

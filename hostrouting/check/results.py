@@ -66,7 +66,9 @@ FATES: dict[str, str] = {
 
 
 class Opinion(NamedTuple):
-    """What this package says about packets with one decision, or with one other end."""
+    """What this package says about packets with one decision: plain packets, or others that a rule
+    treats differently.
+    """
 
     grade: Grade
     name: str = ""
@@ -382,5 +384,5 @@ def _ok_sentence(report: FamilyReport) -> str:
         fates.append(f"through {spoken(list(allowed), last='or')}")
     if any(part.opinion.name == POD_BLOCK for part in report.parts):
         fates.append("is refused because no pod has it")
-    fates.append("is this host's own")  # always: the parts do not say which these are
+    fates.append("is this host's own")  # said always, even if no such address is in them
     return f"every address of {cidrs} {', or '.join(fates)}"

@@ -56,7 +56,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
     """The finding that a family has no default route, so no device is expected. If no rule looks up
-    table main, the default route may be there, and the remedy is to add the rule.
+    table main, the default route may be in table main, and the remedy is to add the rule.
     """
     remedy = TO_HAVE_DEFAULT
     looked_up = {(rule.family, rule.table) for rule in family.snapshot.rules}
@@ -98,8 +98,8 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
 
 
 def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> bool:
-    """Whether the remedy is to delete this route, by which packets escape: always if the route
-    refuses them or keeps them on this host.
+    """Whether the remedy for this escape is to delete the route by which packets escape. A route
+    that refuses them or keeps them on this host is always to be deleted.
 
     A route through devices is to be deleted only if no static route can repair the range
     (`_is_stuck`). Even then it stays if it is a default route, one of ours, or in another table
@@ -141,7 +141,7 @@ def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
 def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
     """The name of the CNI that has added the route by which packets escape; empty if there is none.
     Such a route has a gateway, and the protocol of a CNI on this host. It may be right, because the
-    CNI knows how its pods are reached, and the default gateway need not.
+    CNI knows how its pods are reached, and the default gateway may not know it.
 
     tests/hosts: calico-routes-by-a-second-card.
     """
@@ -185,7 +185,7 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
 
 def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     """Yield a finding about the routes that repair what escapes, if there are any. Its sentence
-    says what that costs: hosts behind the devices by which packets escape now are no longer
+    says what the repair costs: hosts behind the devices by which packets escape now are no longer
     reached.
     """
     if not report.routes:

@@ -60,7 +60,7 @@ def apply_plan(
         if not problems:
             return
         after = _undo(backend, present, in_effect)
-    except BaseException as stopped:  # even during the rollback, which is then tried once more
+    except BaseException as stopped:  # if it stopped the rollback itself, this is the second try
         try:
             after = _undo(backend, present, in_effect)
         except BaseException as ended:
@@ -101,19 +101,20 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
     additions.
     """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
-    first: list[RouteRequest] = []
-    last: list[RouteRequest] = []  # deletions of routes that serve packets until new ones are there
+    first_batch: list[RouteRequest] = []
+    # Deletions of routes that lead packets until the new routes are there.
+    last_batch: list[RouteRequest] = []
     for step in plan.changes:
         if step.action == "delete":
             successor = added.get(step.route.key)
             must_go_first = successor and deletion_could_take(successor, step.route)
-            batch = first if must_go_first else last
+            batch = first_batch if must_go_first else last_batch
             batch.append(RouteRequest("delete", step.route))
-    occupied = {request.route.key for request in last}  # "add" would fail there
+    occupied = {request.route.key for request in last_batch}  # "add" would fail there
     for route in added.values():
         verb: Verb = "append" if route.key in occupied else "add"
-        first.append(RouteRequest(verb, route))
-    return [first, last]
+        first_batch.append(RouteRequest(verb, route))
+    return [first_batch, last_batch]
 
 
 def _send(
@@ -208,8 +209,9 @@ def _in_effect(
 
 def _entries(routes_by_key: dict[RouteKey, list[Route]]) -> set[Route]:
     """Split these routes into the entries that Linux has stored for them, so that they can be
-    compared with requests. In IPv6, each next hop is an entry. Linux lists only the protocol of the
-    first of them, so the others' are not known, and all count as ours.
+    compared with requests. In IPv6, each next hop is an entry, and Linux lists the protocol of the
+    first entry only. So IPv6 entries are compared without their protocols: all get ours, as in a
+    request.
     """
     entries: set[Route] = set()
     for routes in routes_by_key.values():
@@ -224,7 +226,9 @@ def _read(backend: RouteBackend, keys: Collection[RouteKey]) -> dict[RouteKey, l
 
 
 def _present(snapshot: Snapshot, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
-    """The routes of each of these keys, without the state of their next hops (dead, linkdown)."""
+    """The present routes of each of these keys, to compare the table before and after a change. The
+    state of next hops (dead, linkdown) is left out, because it changes without any request.
+    """
     present = present_by_key(snapshot, keys)
     return {key: [*map(bare, present[key])] for key in keys}
 

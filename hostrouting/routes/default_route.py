@@ -58,9 +58,10 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
     default route that it hides (the first one without a tunnel): either may be the intended uplink.
     Otherwise return none.
 
-    A tunnel that hides no default route may rightly be the only way out of the host. It is not in
-    doubt if it is a provider's line (PPP). Nor is a tap, as with slirp or Open vSwitch in user
-    space, if no network card has an address of this family, link-local ones aside.
+    A tunnel that hides no default route is in doubt, too, with two exceptions that may rightly be
+    the only way out of the host. The first is a provider's line (PPP). The second is a tap, as with
+    slirp or Open vSwitch in user space, if no network card has an address of this family, except
+    link-local ones.
     """
     links = snapshot.links_by_name
     used = defaults[0]

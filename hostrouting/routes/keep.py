@@ -31,11 +31,12 @@ def keep_routes(
     purpose: Purpose = "upkeep",
     raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> RoutePlan:
-    """Give the host the routes of the configuration, all or none; return the plan.
+    """Give the host the routes of the configuration; return the plan.
 
-    If one of them conflicts or has to wait, an apply changes nothing. Upkeep still sets the others:
-    while one device is down, the guard has to set again what leads through another. Unconfigured
-    routes stay then. An undo only deletes those, because the undone run may have added them.
+    If a route conflicts or has to wait, the purpose says what is done all the same. "apply" changes
+    nothing. "upkeep" sets the other configured routes, because routes through one device are needed
+    even while another device is down; it does not delete unconfigured routes. "undo" only deletes
+    unconfigured routes, because the undone run may have added them.
 
     The route for replies to probes comes last, and nothing fails because of it. If Linux refuses
     it, for example because IPv6 is disabled on its device, the returned plan has a warning.

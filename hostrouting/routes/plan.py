@@ -56,9 +56,9 @@ def plan_static_routes(
     """Plan the steps from the host as it is (`snapshot`) to the routes that the configuration
     wants. Routes of ours that it does not want are deleted.
 
-    Without `may_move`, as for the gate, a static route of ours that works stays, even if it would
-    lead elsewhere if it were made now. The route for replies to probes names its device, so it
-    never moves.
+    Without `may_move`, a static route of ours that works stays, even if it would lead elsewhere if
+    it were made now: packets do not move because a VPN or a new card has come. The route for
+    replies to probes names its device, so `may_move` does not matter to it.
     """
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}
@@ -120,11 +120,11 @@ def _plan_route(
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
     """Find the route of ours that already does what `static` asks, so that it can stay; None if
-    there is none. `present` are the routes with the key of `static`, and only the one that Linux
-    uses counts.
+    there is none. `present` are the routes with the key of `static`. Linux uses one of them, and
+    only this one can be the working route.
 
-    It works if all its next hops have the configured device and gateway. Each also needs a link and
-    has to reach its gateway, except a dead one, which Linux does not use.
+    It works if all its next hops have the configured device and gateway. Each next hop that is not
+    dead must also have a link and reach its gateway; Linux does not use dead ones.
     """
     used = min(present, key=_order_of_use, default=None)
     # A route without next hops leads by a nexthop object that the kernel does not describe, so
@@ -183,9 +183,9 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
             # stays. It does no harm, because Linux uses the earlier one.
             elif not any(deletion_could_take(entry, before) for before in staying):
                 stale.append(entry)
-    # The last route is deleted first, so that a rollback, which begins with the last deletion, adds
-    # them in their old order. But routes with fewer next hops go first, because a request to delete
-    # a route with more of them could take one with fewer instead.
+    # Delete the last route first: a rollback begins with the last deletion and adds each route
+    # behind the others, so the routes get their old order back. But routes with fewer next hops go
+    # first, because a request to delete a route with more could take one with fewer instead.
     stale.reverse()
     stale.sort(key=lambda route: len(route.next_hops))
     reason = "not configured" if wanted is None else "leads elsewhere"
@@ -225,9 +225,9 @@ def _order_of_use(route: Route) -> tuple[bool, int, int]:
 def _way(route: Route) -> tuple[object, ...]:
     """What decides where the packets of a route go: two routes with the same way are equally good.
     A dead next hop beside others does not count, because Linux does not use it, and a wanted route
-    never has one.
+    has no dead next hops.
     """
-    # `unread` are the encapsulations.
+    # `unread` are the encapsulations. An expired route leads nowhere.
     return (route.type, _hops_alive(route), route.unread, bool(route.expired))
 
 

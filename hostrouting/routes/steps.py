@@ -74,8 +74,9 @@ class RoutePlan(NamedTuple):
 
     @classmethod
     def joined(cls, plans: Sequence["RoutePlan"]) -> "RoutePlan":
-        """Make one plan of several. Its conflicts come first, then kept routes, deletions and
-        additions.
+        """Make one plan of several. Its conflicts come first, because they prevent the rest; then
+        kept routes; then deletions before additions, because a new route may have the key of an old
+        one.
         """
         # Join the plans field by field: the steps of all, then what waits in all, and so on.
         plan = cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
@@ -142,6 +143,7 @@ class RoutePlan(NamedTuple):
         why there is no route for replies to probes.
         """
         warnings = [*self.reply_findings]
+        # For a staying route, `need` is what it will do, such as "wait for" or "lead" and the rest.
         for need, routes in grouped(self.staying).items():
             sentence = f"after the next boot, {_named(routes)} will {need}; what is there now stays"
             warnings.append(

@@ -61,9 +61,11 @@ class Uplink:
     """Completes routes of one family by the default routes of a host."""
 
     def __init__(self, snapshot: Snapshot, family: int, expected: Iterable[str] = ()) -> None:
-        """Use this host as it is now. Our own routes do not count, because they may be deleted.
+        """Take from the snapshot what completes a route: links, addresses and default routes. Our
+        own routes do not count, because they may be deleted.
 
-        `expected` are the devices of `routeOverlap.expectedDevs`.
+        `expected` are the devices of `routeOverlap.expectedDevs`. They decide if the default route
+        is in doubt.
         """
         self._family = family
         self._links = snapshot.links_by_name
@@ -157,16 +159,17 @@ class Uplink:
             for hop in hops:
                 if self._is_neighbour(destination, hop.dev):
                     return (NextHop(hop.dev),)
-        # A next hop of the default route with this gateway says its device, too. Another gateway is
-        # taken to be on the named device or, without one, on that of the default route.
+        # If the default route has a next hop with the named gateway, this next hop shows the device
+        # of the gateway. Otherwise the gateway is assumed to be on the named device or, if none is
+        # named, on the device of the default route.
         elif dev or hops:
             with_gateway = [hop for hop in hops if hop.gateway == gateway]
             hops = with_gateway or [NextHop(dev or hops[0].dev, gateway)]
         if not hops:
             on_dev = "" if dev is None else f" on {dev}"
             return Need(f"an IPv{self._family} default route{on_dev}", TO_HAVE_DEFAULT)
-        # In IPv6, take only the first: Linux lists all next hops with one prefix and metric as one
-        # route, whoever added them, so nobody could see which of them are ours.
+        # In IPv6, take only the first next hop: Linux lists all next hops with one prefix and
+        # metric as one route, whoever added them, so nobody could see which of them are ours.
         if len(hops) == 1 or gateway is not None or self._family != IPV4:
             return (hops[0]._replace(weight=1),)  # a weight is only for one of several next hops
         return tuple(hops)
@@ -209,9 +212,11 @@ class Uplink:
 
 
 def _first_hops(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
-    """The next hops of the best of these default routes, for a configured route to take over. With
-    `dev`, only next hops through this device count, and a default route without any is skipped.
+    """The next hops of the best of these default routes, for a configured route to take over; empty
+    if there is none. With `dev`, only next hops through this device count, and a default route
+    without such a next hop is skipped.
     """
+    # The best default route comes first.
     for route in with_next_hops(defaults, lambda hop: dev in {None, hop.dev}):
         return [bare_hop(hop) for hop in route.next_hops]
     return []
