@@ -238,7 +238,11 @@ def _entry(place: str, status: os.stat_result) -> Entry:
     # Only root is in the group root, so its right to write opens a folder to nobody else, and is
     # left out. It stays if the folder has extended attributes: they may be an access list, and then
     # the bits of the group are what anybody in the list may do.
-    if kind == "directory" and status.st_gid == 0 and not os.listxattr(place):
+    if (
+        kind == "directory"
+        and status.st_gid == 0
+        and "system.posix_acl_access" not in os.listxattr(place)
+    ):
         mode &= ~stat.S_IWGRP
     return Entry(kind, mode, owner=status.st_uid)
 

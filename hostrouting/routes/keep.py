@@ -69,11 +69,11 @@ def keep_routes(
         done=done,
         raise_if_cancelled=raise_if_cancelled,
     )
+    plan.require_no_conflict()  # only now, because some routes are changed in spite of a conflict
+    if plan.waiting:
+        raise NotReady("; ".join(map(str, plan.route_waits)), findings=plan.failed_waits)
     try:
         apply_plan(of_replies, backend, before=before, done=done)
     except ApplyError as error:
         plan = plan.with_reply_warnings(error.findings)
-    plan.require_no_conflict()  # only now, because some routes are changed in spite of a conflict
-    if plan.waiting:
-        raise NotReady("; ".join(map(str, plan.route_waits)), findings=plan.failed_waits)
     return plan

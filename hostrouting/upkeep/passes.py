@@ -217,8 +217,8 @@ def _set_routes(
             outcome = _failed(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
-        # An ApplyError tells that Linux was asked. After any other error, this is False, even if
-        # some routes were set before the error.
+        # After any other error, Linux has refused nothing. If some routes were set before it, their
+        # reports wake one more pass, which has nothing to set then.
         return outcome._replace(has_asked=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
 

@@ -144,7 +144,8 @@ def test_without_changes(seconds: float) -> None:
     assert len(times) >= 8
 
 
-def test_a_route_that_linux_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("left", [HALVES, HALVES[1:]], ids=["alone", "beside a conflict"])
+def test_a_route_that_linux_refuses(monkeypatch: pytest.MonkeyPatch, left: tuple[str, ...]) -> None:
     """It is tried again at each pass, and wakes none, although Linux reports it."""
     guarded = Guarded(GUARDED._replace(probe_rewrite=PROBES._replace(ensure_route=True)))
     kernel = guarded.host.kernel
@@ -160,9 +161,12 @@ def test_a_route_that_linux_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
         return tuple(outcomes)
 
     monkeypatch.setattr(kernel, "change", refuse_ipv6)
+    if HALVES[0] not in left:
+        guarded.lose_routes()
+        kernel.ip_route("add", Route.to(HALVES[0], dev="ib0", protocol=4))
     guarded.run_until(200)
     assert len(guarded.passes) < 8
-    assert guarded.ours == {*HALVES}
+    assert guarded.ours == {*left}
 
 
 @pytest.mark.parametrize("lost_at", [30.0, 33.0])
