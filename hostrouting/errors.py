@@ -193,7 +193,7 @@ class ApplyError(HostRoutingError):
         sentences = "; ".join((*first_few(reasons), after))  # why, and how the routes are now
         super().__init__(f"the routes could not be applied: {sentences}")
         self.can_retry = can_retry
-        self._make_finding("requirement")  # the only finding of this error
+        self._make_finding("requirement")  # what the host lacks: the name of the only finding
 
 
 class RouteOverlapError(HostRoutingError):
@@ -299,7 +299,7 @@ class BackendError(HostRoutingError):
         self.kernel = kernel
         self.route = route
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message, kind=kind)
-        self._make_finding("requirement")  # the only finding of this error
+        self._make_finding("requirement")  # what the host lacks: the name of the only finding
 
 
 def is_denied(error: BaseException | None) -> bool:

@@ -42,11 +42,11 @@ def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator
     for finding, next_remedy in zip(shown, next_remedies, strict=False):
         yield f"{finding.name.upper()}: {finding.sentence}"
         if finding.remedy != next_remedy:
-            yield from way_lines(finding.remedy, without=without)
+            yield from remedy_lines(finding.remedy, without=without)
     yield from count_of_others(findings)
 
 
-def way_lines(remedy: Remedy | None, *, indent: int = 2, without: str = "") -> Iterator[str]:
+def remedy_lines(remedy: Remedy | None, *, indent: int = 2, without: str = "") -> Iterator[str]:
     """A line for each way of the remedy. The way with the command `without` is left out, if a
     command is given.
     """

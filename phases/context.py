@@ -163,7 +163,7 @@ class Context:
         return TaskLogger(self.logger, {"run": self.run_id, "task": "/".join(self.path)})
 
     @property
-    def _first_to_stop(self) -> Scope:
+    def _scope_that_stops_first(self) -> Scope:
         """The scope that decides when this task is cancelled: of all scopes around it, the one that
         stops first. If several stop at the same moment, `min` returns the innermost.
         """
@@ -172,7 +172,7 @@ class Context:
     @property
     def cancelled(self) -> bool:
         """Whether the task is cancelled, or its time is up."""
-        return self._first_to_stop.stop.moment <= self.clock.now()
+        return self._scope_that_stops_first.stop.moment <= self.clock.now()
 
     @overload
     def find(self, task: str) -> Step: ...
@@ -198,7 +198,7 @@ class Context:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None
         without a deadline.
         """
-        moment = self._first_to_stop.stop.moment
+        moment = self._scope_that_stops_first.stop.moment
         if moment == math.inf:
             return None
         return max(0.0, moment - self.clock.now())
@@ -207,7 +207,7 @@ class Context:
         """Raise Cancelled if the task is cancelled or its time is up. A task calls this wherever it
         can stop without harm.
         """
-        scope = self._first_to_stop
+        scope = self._scope_that_stops_first
         stop = scope.stop
         if stop.moment <= self.clock.now():
             # `within` compares the origin with its own scope, to know whether its time is up.
@@ -215,7 +215,7 @@ class Context:
 
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
-        end = min(self.clock.now() + seconds, self._first_to_stop.stop.moment)
+        end = min(self.clock.now() + seconds, self._scope_that_stops_first.stop.moment)
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
 
@@ -253,7 +253,7 @@ class Context:
             is cancelled or the block raised Cancelled.
             """
             nonlocal watcher_has_ended, was_cancelled
-            deadline = self._first_to_stop.stop.moment  # nobody calls wake() at a deadline
+            deadline = self._scope_that_stops_first.stop.moment  # nobody calls wake() at a deadline
             self.clock.wait(lambda: block_has_ended or self.cancelled, deadline)
             was_cancelled = self.cancelled
             if was_cancelled or block_raised_cancelled:

@@ -158,7 +158,7 @@ def _finding_still_listed(pods: Sequence[str]) -> Finding:
         f"{STATE_FILE} still lists {spoken(pods, most=3)}, whose rules are stale: "
         "azure-cnms, if it runs, adds them again from there"
     )
-    remedy = Remedy("delete azure-cnms first; the file goes with the next boot")
+    remedy = Remedy("delete azure-cnms before the rules; the file goes with the next boot")
     return Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy)
 
 
@@ -363,7 +363,7 @@ def _why_protected(node: _Node, ip: IP) -> str:
 
 def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
     """Return why the pod may be alive although no device is known to have its MAC address; empty
-    if it is dead.
+    if it is dead. `macs` are the MAC addresses that azure-vnet's entries give to the pod.
 
     A known limit: a machine behind a pod, such as a virtual machine in it, seems dead when it has
     sent nothing for 300 s, because a bridge forgets a MAC address then.
@@ -373,7 +373,8 @@ def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
         return (
             f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
         )
-    # The other ports are no reason: the MAC addresses behind them are known, and none is the pod's.
+    # Behind an opaque port, no MAC address can be read, so the pod may be there. Behind the others,
+    # they are known, and none is the pod's.
     ports = node.opaque_ports
     if not macs:  # no MAC address to look for: this pod may be behind any port
         ports = node.pod_ports

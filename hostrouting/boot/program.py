@@ -73,7 +73,8 @@ class Program(File):
 def pack(files: Mapping[str, bytes]) -> bytes:
     """Make the bytes of the program: a head, the digest of an archive, and the archive, which has
     these `files` (by their names in it). The head is the line that starts Python, and the digest of
-    the sources.
+    the library's sources, by which an outdated program is known. The digest of the archive shows
+    whether the file is damaged.
 
     Equal files give equal bytes, because each gets the default date of zipfile. Nothing is
     compressed, so that Python loads the program fast.
@@ -86,7 +87,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def _head() -> bytes:
-    """The line that starts Python, and the digest of the sources."""
+    """The line that starts Python, and the digest of the library's sources."""
     return f"#!/usr/bin/env python3\n{sources_digest()}\n".encode()
 
 

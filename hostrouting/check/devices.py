@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hostrouting.config.cni import POD_NETWORKS, Cni, Device, cni_row
+from hostrouting.config.cni import POD_NETWORK_DEVS, Cni, Device, cni_row
 from hostrouting.fib.engine import ByPrefix
 from hostrouting.model.link_kinds import OF_GUESTS, is_card
 from hostrouting.model.prefix import Prefix
@@ -64,7 +64,7 @@ class Devices:
     @cached_property
     def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:
         """The devices whose routes show which CNI has pods on this node, each with this CNI: the
-        devices of single pods, and cilium_host (`POD_NETWORKS`).
+        devices of single pods, and cilium_host (`POD_NETWORK_DEVS`).
         """
         devs: dict[str, None] = {}  # each once, in the order of the routes
         for route in self._fib.routes:
@@ -73,7 +73,7 @@ class Devices:
         pod_devs: list[tuple[str, Cni]] = []
         for dev in devs:
             cni = self.cni_of(dev)
-            if cni is not None and (self.is_used_as(dev, "pod") or dev in POD_NETWORKS):
+            if cni is not None and (self.is_used_as(dev, "pod") or dev in POD_NETWORK_DEVS):
                 pod_devs.append((dev, cni))
         return pod_devs
 
@@ -105,8 +105,8 @@ class Devices:
     def _leads_to_pods(self, route: Route) -> bool:
         """Whether the route leads to pods of this node. A route to one address does if its device
         is a pod's or a bridge of pods, and the address is not the device's own. A route to a
-        network does if its device is a bridge of pods, or is cilium_host (`POD_NETWORKS`) and has
-        an address in the network.
+        network does if its device is a bridge of pods, or is cilium_host (`POD_NETWORK_DEVS`) and
+        has an address in the network.
         """
         own = [address for address in self.addresses if address.dev in route.devs]
         is_by_bridge = any(self.is_used_as(dev, "bridge") for dev in route.devs)
@@ -117,7 +117,7 @@ class Devices:
         if route.prefix.length < 2:  # a default route, or one of its two halves
             return False
         devs_in_network = [address.dev for address in own if address.ip in route.prefix]
-        return is_by_bridge or not set(POD_NETWORKS).isdisjoint(devs_in_network)
+        return is_by_bridge or not set(POD_NETWORK_DEVS).isdisjoint(devs_in_network)
 
     # What a device leads to.
 

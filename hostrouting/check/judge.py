@@ -260,9 +260,9 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     """Judge a route by its devices: the worst opinion on one of them counts, because packets may
-    leave by each. If several are equally bad, one that `belongs_elsewhere` is returned, so that no
-    repair leads packets away from that device. The opinion names all devices by which packets
-    escape.
+    leave by each. Of equally bad opinions, one about a device that rightly takes packets, such as a
+    CNI's, is returned (`belongs_elsewhere`), so that no repair leads them away from it. The opinion
+    names all devices by which packets escape.
 
     In IPv4, a broadcast or multicast route is at least in doubt, because TCP does not connect by
     it.
@@ -367,7 +367,10 @@ def _are_other_networks_off_link(judge: Judge, dev: str) -> bool:
 
 
 def expected(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """An expected device is fine, as on every healthy node (aks-secondary-cards)."""
+    """An expected device is fine.
+
+    tests/hosts: aks-secondary-cards, as every healthy node.
+    """
     if dev in judge.uplinks.devs:
         return Opinion(Grade.FINE, EXPECTED, dev)
     return None

@@ -245,8 +245,8 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
         is_inside = destination.first <= part.first <= destination.last
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
-            # The reason may have been `below-a-cni`, whose remedy is to delete a route. With the
-            # rule, Linux uses the hidden route again, so the reason is now the earlier rule.
+            # `why` may say to delete a route that hides one of a CNI (`below-a-cni`). With the new
+            # rule, that is not needed: what remains is the rule by which the packets escape now.
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))

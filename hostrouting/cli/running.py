@@ -10,7 +10,7 @@ from hostrouting.cli.output import error_document, print_lines
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.lines import finding_lines, indented, way_lines
+from hostrouting.lines import finding_lines, indented, remedy_lines
 from phases.observers import FIELDS
 
 _ON_THE_PAGE = {"verdict", "finding", "status"}
@@ -57,7 +57,7 @@ class TaskRun(NamedTuple):
                 first, *others = errors
                 yield f"FAILED: {first.sentence}"
                 if first.sentence not in shown_below:
-                    yield from way_lines(first.remedy)
+                    yield from remedy_lines(first.remedy)
                 yield from finding_lines(
                     [each for each in others if each.sentence not in shown_below]
                 )

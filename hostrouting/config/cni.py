@@ -72,7 +72,7 @@ class Cni(NamedTuple):
         return {row.protocol for row in self.refusals if row.is_shown_by_protocol}
 
 
-POD_NETWORKS = ("cilium_host",)
+POD_NETWORK_DEVS = ("cilium_host",)
 """Devices with the use `network` whose routes show which CNI has the pods of the node, as routes by
 the device of a pod do.
 """
@@ -89,7 +89,8 @@ def _devices(
     network: str = "", *, pod: str = "", bridge: str = "", marked: str = ""
 ) -> tuple[Device, ...]:
     """Make the rows for the devices of a CNI. The name of each argument says what the devices in it
-    are for (`Use`). A device is written "PATTERN KIND [KIND…]", with commas between devices.
+    are for (`Use`): those in `marked` are for packets with a mark of the CNI. A device is written
+    "PATTERN KIND [KIND…]", with commas between devices.
     """
     lists: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
     rows: list[Device] = []

@@ -51,7 +51,7 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     writer = _Writer(host, plan)
     with recorded_in_errors(files=writer.changed, operations=writer.operations):
         if plan.files:
-            remove_markers(host.files)  # 1; they tell the verdict about the former configuration
+            remove_markers(host.files)  # 1; they hold the verdict on the former configuration
         writer.stop_units()  # 2
         writer.change_files()  # 3 to 7
     return Effects(

@@ -3,7 +3,7 @@
 If the key of a new route is free, the route is added. If an old route of ours has the key, the new
 one is appended behind it, and Linux uses it as soon as the old one is deleted: packets always have
 a route. An old one is deleted first only if a rollback, which deletes the new one, could take the
-old one instead (`deletion_could_take`). A request to delete names our protocol. So no request
+old one instead (`deletion_could_hit`). A request to delete names our protocol. So no request
 changes another program's route, whenever that route is added.
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
@@ -20,7 +20,7 @@ from hostrouting.errors import ApplyError, BackendError
 from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
 from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import OURS, Route, RouteKey, as_stored, bare
-from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
+from hostrouting.routes.plan import deletion_could_hit, present_by_key, steps_for_key
 from hostrouting.text import first_few
 
 if TYPE_CHECKING:
@@ -96,9 +96,10 @@ def _carry_out(
 
 def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
     """Return the requests in two batches, so that packets always have a route: the first adds the
-    new routes, and the second deletes the old ones. An exception is an old route that a rollback,
-    which deletes the new one, could take instead: it is deleted in the first batch, before the
-    additions.
+    new routes, and the second deletes the old ones.
+
+    Some old routes are deleted in the first batch, before the additions: those that Linux could
+    delete in place of the new route if a rollback asks it to delete that (`deletion_could_hit`).
     """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
     first_batch: list[RouteRequest] = []
@@ -107,7 +108,7 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
     for step in plan.changes:
         if step.action == "delete":
             successor = added.get(step.route.key)
-            must_go_first = successor and deletion_could_take(successor, step.route)
+            must_go_first = successor and deletion_could_hit(successor, step.route)
             batch = first_batch if must_go_first else last_batch
             batch.append(RouteRequest("delete", step.route))
     occupied = {request.route.key for request in last_batch}  # "add" would fail there

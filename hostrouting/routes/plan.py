@@ -87,7 +87,7 @@ def _plan_route(
 ) -> RoutePlan:
     """Plan one configured route. `present` are the routes on the host that have its key now.
 
-    If one of ours works already, it stays while the wanted route cannot be completed. Without
+    If one of ours works already, it stays while the wanted route lacks something (a Need). Without
     `may_move`, it also stays if the wanted route leads elsewhere; `_follows_its_routers` has the
     exceptions. The plan says what a route that stays will do after a reboot. For `on_link`, see
     `Uplink.route_to`.
@@ -104,7 +104,7 @@ def _plan_route(
     elif (
         working is None
         or may_move
-        or _way(working) == _way(wanted)
+        or _where_it_leads(working) == _where_it_leads(wanted)
         or _follows_its_routers(working, wanted, uplink.defaults_for(static.dev))
     ):
         return RoutePlan(steps_for_key(wanted, present))
@@ -177,11 +177,11 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
             staying.append(route)
             continue
         for entry in as_stored(route):
-            if wanted is not None and _way(entry) == _way(wanted):
+            if wanted is not None and _where_it_leads(entry) == _where_it_leads(wanted):
                 staying.append(entry)
             # An old entry is left alone if a request to delete it could take an earlier one that
             # stays. It does no harm, because Linux uses the earlier one.
-            elif not any(deletion_could_take(entry, before) for before in staying):
+            elif not any(deletion_could_hit(entry, before) for before in staying):
                 stale.append(entry)
     # Delete the last route first: a rollback begins with the last deletion and adds each route
     # behind the others, so the routes get their old order back. But routes with fewer next hops go
@@ -195,13 +195,13 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     if not staying:
         return (*deletions, RouteStep("add", wanted, "missing"))
     used = staying[0]
-    if _way(used) == _way(wanted):
+    if _where_it_leads(used) == _where_it_leads(wanted):
         return (RouteStep("keep", used, "exists"), *deletions)
     reason = f"a route that is not hostrouting's has the same destination and metric: [{used}]"
     return (RouteStep("conflict", wanted, reason, used),)
 
 
-def deletion_could_take(deleted: Route, other: Route) -> bool:
+def deletion_could_hit(deleted: Route, other: Route) -> bool:
     """Whether a request to delete `deleted`, a route of ours, could make Linux delete `other`
     instead. Both have the same key, and `other` comes first.
 
@@ -222,7 +222,7 @@ def _order_of_use(route: Route) -> tuple[bool, int, int]:
     return (route.is_passed_over, *route.rank)
 
 
-def _way(route: Route) -> tuple[object, ...]:
+def _where_it_leads(route: Route) -> tuple[object, ...]:
     """What decides where the packets of a route go: two routes with the same way are equally good.
     A dead next hop beside others does not count, because Linux does not use it, and a wanted route
     has no dead next hops.

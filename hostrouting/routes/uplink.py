@@ -48,7 +48,9 @@ TO_HAVE_DEFAULT = Remedy("see why there is none (DHCP, router advertisements), o
 
 
 class Need(NamedTuple):
-    """A phrase for what a route still needs before it can be added, and what an operator can do."""
+    """A phrase for what a route still needs before it can be added, and what an operator can do. Of
+    a route that stays as it is for now, the phrase says what it will do after a reboot.
+    """
 
     phrase: str
     remedy: Remedy = Remedy("make that so, or correct the configuration")

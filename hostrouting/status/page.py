@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.program import version
 from hostrouting.host.layout import HostLayout
-from hostrouting.lines import finding_lines, indented, way_lines
+from hostrouting.lines import finding_lines, indented, remedy_lines
 from hostrouting.release import call
 from hostrouting.text import counted
 
@@ -38,7 +38,7 @@ def status_lines(status: HostStatus) -> Iterator[str]:
         if unit.sentence == headline:  # the worst is the state of this unit
             yield from _below(unit)
     if status.wrong and status.wrong[0].name != "unit":  # `_below` has said a unit's remedy
-        yield from way_lines(status.wrong[0].remedy, without=status.command)
+        yield from remedy_lines(status.wrong[0].remedy, without=status.command)
     yield from _mode_lines(status)
     yield f"  hostrouting {version()}"
     for unit in units:
@@ -70,7 +70,7 @@ def _below(unit: UnitState) -> Iterator[str]:
     """The lines below a unit: the errors of its last start, and what to type."""
     for reason in unit.reasons:  # "when it failed", because the cause may have ended since
         yield f"    when it failed: {reason}"
-    yield from way_lines(unit.remedy, indent=4)
+    yield from remedy_lines(unit.remedy, indent=4)
 
 
 def _route_lines(status: HostStatus) -> Iterator[str]:

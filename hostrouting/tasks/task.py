@@ -19,7 +19,7 @@ from hostrouting.install.wanted import Request, read_wanted
 if TYPE_CHECKING:
     from hostrouting.install.results import CheckResult
 
-_TASKLESS = ("gate", "guard", "manage_foreign")
+_SECTIONS_WITHOUT_TASK = ("gate", "guard", "manage_foreign")
 """The sections without a task. A task for a section applies those that its configuration sets."""
 
 
@@ -58,14 +58,16 @@ class InstallTask:
     def request(self) -> Request:
         """What a run of the task is asked to install: the whole configuration (no names) or, if the
         task is for one section, this section and those settings of the configuration for which
-        there is no task (`_TASKLESS`), such as the guard.
+        there is no task (`_SECTIONS_WITHOUT_TASK`), such as the guard.
         """
         names: tuple[str, ...] = ()
         if self.section is not None:
             # A setting that has its default stays as it is installed.
             default = HostRoutingConfig()
             taskless = [
-                name for name in _TASKLESS if getattr(self.config, name) != getattr(default, name)
+                name
+                for name in _SECTIONS_WITHOUT_TASK
+                if getattr(self.config, name) != getattr(default, name)
             ]
             names = (self.section, *taskless)
         return Request(self.config, names, self.allow_removal)
@@ -121,12 +123,12 @@ class InstallTask:
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
-        request_of_run = self.request
-        names = request_of_run.names
+        request_to_undo = self.request
+        names = request_to_undo.names
         if self.section is not None:
-            # The guard even if it was not named: a run that leaves nothing to guard turns it off.
-            names = (self.section, *_TASKLESS)
-        request = Request(former, names, allow_removal=True, undone=request_of_run)
+            # The guard, too: the run may have turned it off, because nothing was left to guard.
+            names = (self.section, *_SECTIONS_WITHOUT_TASK)
+        request = Request(former, names, allow_removal=True, undone=request_to_undo)
         # Without a wait: what the former routes need may never come.
         result = attrs.evolve(self, wait=0).install(ctx, request)
         for run in undone:

@@ -281,6 +281,7 @@ class BackendContract:
         """The answers are in the order of the destinations. Each has the route that decides, with
         all next hops, or says how the lookup ends.
         """
+        # The routes that are not added here are on each host that `make` gives (see the class).
         kinds = {
             "192.0.3.9": "unicast",
             "2001:db8::77": "unicast",

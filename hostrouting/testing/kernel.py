@@ -187,11 +187,11 @@ class FakeKernel(RouteBackend):
             self._add_routes_of(address)
         self._note_change()
 
-    def add_address(self, dev: str, interface: str) -> Address:
+    def add_address(self, dev: str, with_length: str) -> Address:
         """Add an address such as 10.0.0.4/24 to a device, with its routes. An IPv6 address is
         usable at once.
         """
-        address = _address(dev, interface)
+        address = _address(dev, with_length)
         self._addresses.append(address)
         self._add_routes_of(address)
         self._note_change()

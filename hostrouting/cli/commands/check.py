@@ -17,7 +17,7 @@ from hostrouting.cli.source import bad_input, check_or_load, config_to_check, fi
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
 from hostrouting.install.ungated import find_ungated
-from hostrouting.lines import finding_lines, way_lines
+from hostrouting.lines import finding_lines, remedy_lines
 from hostrouting.text import spoken
 
 
@@ -48,7 +48,7 @@ def check_lines(check: HostCheck) -> Iterator[str]:
         said.add(first)
         for finding in check.findings:
             if finding.sentence == first:
-                yield from way_lines(finding.remedy)
+                yield from remedy_lines(finding.remedy)
     yield from finding_lines(
         [each for each in check.findings if each.sentence not in said and each.name != "action"]
     )

@@ -12,7 +12,7 @@ from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.install.plan import Plan
-from hostrouting.lines import SHOWN, count_of_others, finding_lines, indented, way_lines
+from hostrouting.lines import SHOWN, count_of_others, finding_lines, indented, remedy_lines
 from hostrouting.tasks.configure import Configure
 
 
@@ -50,7 +50,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     steps = [*plan.routes.conflicts, *plan.routes.changes]
     for step in steps[:SHOWN]:
         yield f"  {step}"
-        yield from way_lines(step.remedy, indent=6)
+        yield from remedy_lines(step.remedy, indent=6)
     yield from count_of_others(steps)
     yield from indented("", [*plan.systemd, *plan.operations])
     yield from indented("write ", plan.files.written_paths)
@@ -75,5 +75,5 @@ def _failure_lines(plan: Plan) -> Iterator[str]:
     first, *others = plan.failures
     yield f"{word}: {first.sentence}"
     if first.name != "route-conflict":
-        yield from way_lines(first.remedy)
+        yield from remedy_lines(first.remedy)
     yield from finding_lines([each for each in others if each.name != "route-conflict"])
