@@ -76,12 +76,14 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if cards:
         used = sorted(uplinks.devs)
         sentence = f"Linux prefers the default route of {spoken(used)} to that of {spoken(cards)}"
-        facts = {"candidates": [*used, *cards]}
         yield Finding(
             "default-routes",
             "warning",
             sentence,
             spoken(cards),
-            Remedy("name the intended devices with --dev NAME, or in routeOverlap.expectedDevs"),
-            facts,
+            Remedy(
+                "name the intended devices in routeOverlap.expectedDevs, or with --dev NAME of "
+                "check and repair"
+            ),
+            {"candidates": [*used, *cards]},
         )

@@ -38,7 +38,7 @@ from hostrouting.routes.uplink import Need, Uplink
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
 
-_NO_GATEWAY = Why("no-gateway", "name the device in routeOverlap.expectedDevs first")
+_NO_DEVICE = Why("no-device", "name the device in routeOverlap.expectedDevs first")
 _NOT_PROVEN = Why("not-proven", "no route is more specific there, or packets would still be lost")
 
 
@@ -169,7 +169,7 @@ def _routes_to(
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
     if uplinks.doubtful or not devs:
-        return None, [], _NO_GATEWAY
+        return None, [], _NO_DEVICE
     why: Why | None
     for dev in [None, *devs]:
         why = None

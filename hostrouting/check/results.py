@@ -186,7 +186,7 @@ class Escape(NamedTuple):
         return " ".join(phrases)
 
 
-Reason: TypeAlias = Literal["below-a-cni", "earlier-rule", "no-gateway", "not-proven"]
+Reason: TypeAlias = Literal["below-a-cni", "earlier-rule", "no-device", "no-gateway", "not-proven"]
 """Why no route repairs an address; docs/findings.md explains each."""
 
 
@@ -301,18 +301,21 @@ class FamilyReport(NamedTuple):
         return f"{escape}; expected: {spoken(expected, last='or')}"
 
     @property
-    def sentence(self) -> str:
-        """Why the verdict is what it is, in one sentence that does not repeat its name."""
+    def sentences(self) -> list[str]:
+        """Why the verdict is what it is: a sentence for each reason, without the verdict's name."""
         if self.verdict == "no-default-route":
-            return f"{self.missing_default}, so no device is expected"
+            return [f"{self.missing_default}, so no device is expected"]
         if self.verdict == "ok":
-            return _ok_sentence(self)
-        sentences = [doubt.sentence for doubt in self.doubts]
+            return [_ok_sentence(self)]
         if self.escapes:
-            sentences = [self.sentence_of(escape) for escape in self.escapes]
-        if len(sentences) == 1:
-            return sentences[0]
-        return f"{sentences[0]}; and {len(sentences) - 1} more"
+            return [self.sentence_of(escape) for escape in self.escapes]
+        return [doubt.sentence for doubt in self.doubts]
+
+    @property
+    def sentence(self) -> str:
+        """The first of these sentences, and how many more there are."""
+        first, *others = self.sentences
+        return f"{first}; and {len(others)} more" if others else first
 
     def __str__(self) -> str:
         return f"{self.verdict.upper()}: {self.sentence}"

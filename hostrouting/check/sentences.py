@@ -276,8 +276,8 @@ class Wording(NamedTuple):
 DOUBTS = {
     "default-routes": Wording(
         "it is unclear whether packets to {where} should leave through {reason}",
-        "name the intended devices, of IPv4 and IPv6, with --dev NAME, or in "
-        "routeOverlap.expectedDevs",
+        "name the intended devices, of IPv4 and IPv6, in routeOverlap.expectedDevs, or with "
+        "--dev NAME of check and repair",
     ),
     "two-cnis": Wording(
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",

@@ -21,10 +21,18 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
     return ConfigError([Fault(name, value, rule, remedy)])
 
 
-def typed_options(arguments: argparse.Namespace) -> str:
-    """The CIDRs, devices and file as they were typed, to repeat them in the command `repair` that
-    the page proposes.
+def repair_options(arguments: argparse.Namespace, config: HostRoutingConfig) -> str:
+    """The options of the command `repair` that the page proposes: the CIDRs, devices and file as
+    they were typed. A configuration from standard input cannot be read again, so its CIDRs and
+    devices take its place; `config` is the configuration with what was typed.
     """
+    if arguments.config == "-":
+        section = config.route_overlap
+        return (
+            "".join(f" {cidr}" for cidr in section.expected_cidrs)
+            + typed("--dev", section.expected_devs)
+            + typed("--allow", section.allowed_devs)
+        )
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
     options += typed("--dev", arguments.dev)
     options += typed("--allow", getattr(arguments, "allow", []))  # `check` has no --allow
@@ -98,9 +106,9 @@ def check_or_load(
     arguments: argparse.Namespace, host: Host, config: HostRoutingConfig
 ) -> HostCheck:
     """Check this host, or the saved snapshot that --snapshot names. The commands that the result
-    proposes repeat the options that were typed.
+    proposes have the options that were typed.
     """
-    options = typed_options(arguments)
+    options = repair_options(arguments, config)
     if arguments.snapshot is None:
         return check_host(config, host, repair_options=options)
     report = check_snapshot(Snapshot.load(arguments.snapshot), config)

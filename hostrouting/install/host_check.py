@@ -9,7 +9,7 @@ from hostrouting.check.document import check_document
 from hostrouting.check.repair_line import line_to_allow, repair_line, typed
 from hostrouting.check.sentences import check_findings
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
-from hostrouting.finding import ESCAPES, Finding, Name, Remedy
+from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.probe.obstacles import find_probe_obstacles
 
 if TYPE_CHECKING:
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.host.host import Host
+
+CODES = {
+    "overlap": PROBLEM,
+    "no-default-route": CANNOT_DECIDE,  # nobody knows through which device addresses should leave
+    "undecided": CANNOT_DECIDE,
+    "ok": FINE,
+}
+"""The exit code of each verdict."""
 
 
 class HostCheck(NamedTuple):
@@ -57,17 +65,6 @@ class HostCheck(NamedTuple):
         """
         return self.named(*(doubt.name for doubt in self.report.doubts))
 
-    def code(self) -> int:
-        """The exit code of the verdict: PROBLEM if addresses escape, CANNOT_DECIDE if that is in
-        doubt. A missing default route leaves it in doubt, too: nobody knows then through which
-        device addresses should leave.
-        """
-        if self.named(*ESCAPES):
-            return PROBLEM
-        if self.doubts or self.named("no-default-route"):
-            return CANNOT_DECIDE
-        return FINE
-
     def document(self) -> dict[str, Any]:
         """The JSON value `hostrouting/check/1`."""
         return check_document(self.report, mode=self.mode, findings=self.findings)
@@ -89,26 +86,30 @@ def _findings_for_operator(
     """Yield the findings of the check, each with the commands that an operator can type on this
     host. Then yield what keeps rewritten probes from the pods.
     """
-    configured = {route.key for route in config.static_routes.routes}
     for finding in check_findings(report, mode=config.route_overlap.mode):
         remedy = finding.remedy
         # "action" names the routes that would repair the host (`report.routes`).
         if finding.name == "action":
-            if configured.issuperset(route.key for route in report.routes):
-                remedy = None  # there is nothing to add to the configuration by hand
-            remedy = Remedy("for good", repair_line(repair_options), otherwise=remedy)
+            remedy = Remedy("for good", repair_line(repair_options))
         # Packets may be meant to leave through these devices: the command allows that.
         elif remedy and "mayAllow" in finding.facts:
             remedy = remedy._replace(
                 command=line_to_allow(repair_options, finding.facts["mayAllow"])
             )
-        # Several devices have default routes: there is a command for each. The one that Linux
-        # prefers is printed last, because the present routes may lead through another one.
-        for dev in finding.facts.get("candidates", {}):
-            remedy = Remedy(
-                f"if {dev} is right",
-                repair_line(repair_options + typed("--dev", [dev])),
-                otherwise=remedy,
-            )
+        # An operator has to say which device is right: there is a command for each, in the reverse
+        # order. Of several cards, the one that Linux prefers is printed last, because the present
+        # routes may lead through another one.
+        if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
+            expected = report.families[0].expected_devs[::-1]
+            for dev in finding.facts.get("candidates", expected):
+                # A device is named for both families, so the other one has to expect it, too.
+                if all(
+                    dev in each.expected_devs or finding in each.flaws for each in report.families
+                ):
+                    remedy = Remedy(
+                        f"if {dev} is right",
+                        repair_line(repair_options + typed("--dev", [dev])),
+                        otherwise=remedy,
+                    )
         yield finding._replace(remedy=remedy)
     yield from find_probe_obstacles(config, report.snapshot)

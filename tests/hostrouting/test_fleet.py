@@ -77,7 +77,7 @@ def test_what_is_not_repaired(nodes: Path) -> None:
     repaired, stuck, in_doubt = (problems[name] for name in ("gpu-0", "stuck", "in-doubt"))
     some = f"{repaired.sentence}; no route repairs some addresses"
     assert stuck == repaired._replace(sentence=f"{some} (not-proven)")
-    assert in_doubt == fleet.NodeProblem("overlap", f"{some} (no-gateway)")
+    assert in_doubt == fleet.NodeProblem("overlap", f"{some} (no-device)")
     assert problems_of(nodes, WANTED)["in-doubt"].sentence == "leaves through ibN; DEFAULT-ROUTES"
 
 

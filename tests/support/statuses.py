@@ -10,6 +10,7 @@ from hostrouting.gate.unit_states import State
 from hostrouting.host.files import Entry
 from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
 from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200, plain_vm
 from tests.support.incidents import (
     GUARDED,
@@ -191,6 +192,22 @@ def start_router(host: FakeHost) -> None:
     host.kernel.ip_route("add", default)
 
 
+def start_halves(host: FakeHost) -> None:
+    """A VPN sets the halves of a default route, as OpenVPN does."""
+    host.kernel.add_link(Link(name="tun0", index=0, kind="tun", type=65534))
+    for half in ("0.0.0.0/1", "128.0.0.0/1"):
+        host.kernel.ip_route("add", Route.to(half, dev="tun0"))
+
+
+def start_equal_router(host: FakeHost) -> None:
+    """Another card gets a default route with the metric of the first."""
+    host.kernel.add_link("eth1")
+    host.kernel.add_address("eth1", "10.9.0.4/24")
+    [default] = (each for each in host.kernel.snapshot().routes if not each.prefix.length)
+    by_eth1 = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", metric=default.metric)
+    host.kernel.ip_route("append", by_eth1)
+
+
 def kubelet(**properties: str) -> Change:
     def change(host: FakeHost) -> None:
         known = {"LoadState": "loaded", "StateChangeTimestamp": "Thu 03:02"}
@@ -301,6 +318,8 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "waiting: for a default route": right_but(lose_default),
     "waiting: for a device to be named": right_but(start_vpn, lose_routes),
     "waiting: the verdict is undecided": right_but(start_vpn),
+    "waiting: a VPN has the halves of a default route": without_routes(start_halves),
+    "waiting: two cards have default routes of one metric": without_routes(start_equal_router),
     "waiting: packets with a mark go elsewhere": without_routes(mark_packets),
     "waiting: systemd does not answer": right_but(silence_systemd),
     "waiting: the kernel does not answer": right_but(silence_kernel),

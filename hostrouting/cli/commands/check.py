@@ -10,12 +10,11 @@ import argparse
 from collections.abc import Iterator
 
 from hostrouting.check.repair_line import line_to_allow, repair_line
-from hostrouting.check.results import FamilyReport
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Page
 from hostrouting.cli.source import bad_input, check_or_load, config_to_check, find_config
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import HostCheck
+from hostrouting.install.host_check import CODES, HostCheck
 from hostrouting.install.ungated import find_ungated
 from hostrouting.lines import finding_lines, remedy_lines
 from hostrouting.text import spoken
@@ -33,7 +32,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     check = check_or_load(arguments, host, config)
     if arguments.snapshot is None:  # a snapshot says nothing about units
         check = check._replace(findings=(*check.findings, *find_ungated(config, host)))
-    return Page(check.code(), check.document(), check_lines(check))
+    return Page(CODES[check.report.verdict], check.document(), check_lines(check))
 
 
 def check_lines(check: HostCheck) -> Iterator[str]:
@@ -44,7 +43,7 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     said: set[str] = set()
     for family in check.report.families:
         yield str(family)
-        first = _first_sentence(family)
+        first = family.sentences[0]  # its finding is not printed again
         said.add(first)
         for finding in check.findings:
             if finding.sentence == first:
@@ -66,17 +65,6 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     # Not in STRICT: somebody whose unit does not start might allow what should be repaired.
     if check.mode == "WARN":
         yield from _how_to_allow(check)
-
-
-def _first_sentence(family: FamilyReport) -> str:
-    """The sentence that the line of this family begins with: that of its first escape or doubt, or
-    why the verdict is what it is. `check_lines` does not print its finding again.
-    """
-    if family.escapes:
-        return family.sentence_of(family.escapes[0])
-    if family.verdict == "undecided":
-        return family.doubts[0].sentence
-    return family.sentence
 
 
 def _how_to_allow(check: HostCheck) -> Iterator[str]:

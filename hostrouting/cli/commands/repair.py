@@ -13,7 +13,7 @@ import json
 
 from hostrouting.check.proposal import propose_configuration
 from hostrouting.cli.output import Page, say
-from hostrouting.cli.source import check_or_load, config_to_repair, find_config, typed_options
+from hostrouting.cli.source import check_or_load, config_to_repair, find_config
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.finding import ESCAPES
 from hostrouting.host.host import Host
@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     now = check_or_load(arguments, host, config)
     proposal = propose_configuration(config, now.report.snapshot)
     # This check is of the host as it will be once `config` is applied, without the repair.
-    check = HostCheck.of_snapshot(proposal.report, config, repair_options=typed_options(arguments))
+    check = HostCheck.of_snapshot(proposal.report, config, repair_options=now.repair_options)
     # What the routes of the repair do not settle: escapes with a remedy of their own (to delete a
     # route, or to allow a device), ranges without a repair, and doubts.
     findings = [finding for finding in check.named(*ESCAPES) if finding.remedy is not None]
@@ -35,10 +35,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     # Whether the kernel decides otherwise than its tables was asked only in the check of this host.
     findings += now.named("kernel-differs")
     # What the repair is, and which default route Linux prefers. The remedy of these findings is
-    # left out, because it is to type this command. "default-routes" without facts is a doubt: see
-    # above.
+    # left out, because it is to type this command. A doubt about the default route is above.
     for finding in check.named("action", "default-routes"):
-        if finding.facts:
+        if finding not in findings:
             findings.append(finding._replace(remedy=None))
     if findings:
         say("what to know about this repair:", *finding_lines(findings))

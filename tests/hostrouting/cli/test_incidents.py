@@ -119,6 +119,27 @@ def test_what_is_printed_can_be_typed(name: str) -> None:
             assert {finding.name for finding in after.findings} & {*WRONG, "route-differs"} == set()
 
 
+@pytest.mark.parametrize(
+    "what",
+    [
+        "for a device to be named",
+        "the verdict is undecided",
+        "a VPN has the halves of a default route",
+        "two cards have default routes of one metric",
+    ],
+)
+def test_nobody_knows_which_device_is_meant(what: str) -> None:
+    """`status` and `check` have a command for each, after which nothing is in doubt."""
+    make = INCIDENTS[f"waiting: {what}"]
+    for page in PAGES:
+        lines = [line for line in commands_of(page, make()) if "--dev" in line]
+        assert len(lines) == 2
+        for line in lines:
+            host = make()
+            type_in(host, line)
+            assert {finding.name for finding in find_status(host).findings} <= {"allowed"}
+
+
 @pytest.mark.parametrize("right", CARDS)
 def test_another_card_has_a_better_default_route(
     right: str, capfd: pytest.CaptureFixture[str]

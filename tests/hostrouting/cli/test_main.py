@@ -109,6 +109,19 @@ def test_a_device_that_is_typed() -> None:
     assert f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -" in said.lines
 
 
+def test_a_configuration_that_is_piped() -> None:
+    """It cannot be read again, so what is proposed has its CIDRs and devices."""
+    section = {"expectedCidrs": [CIDR], "expectedDevs": ["eth0"], "allowedDevs": ["tun*"]}
+    piped = json.dumps({"routeOverlap": section}).encode()
+    said = say("check", "--config", "-", kernel=h200(), stdin=piped)
+    options = f"{CIDR} --dev eth0 --allow 'tun*'"
+    assert f"  hostrouting repair {options} | hostrouting apply --config -" in said.lines
+    said = say("check", "--config", "-", "172.16.5.0/24", kernel=h200(), stdin=piped)
+    assert (
+        f"  hostrouting repair 172.16.5.0/24 {options.partition(' ')[2]} | hostrouting" in said.out
+    )
+
+
 def test_a_device_that_is_allowed() -> None:
     """`check` says how, and `repair --allow` writes it beside what is configured."""
     kernel = with_docker()
