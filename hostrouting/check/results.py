@@ -12,7 +12,7 @@ from bisect import bisect_right
 from enum import IntEnum
 from itertools import chain
 from operator import attrgetter
-from typing import Literal, NamedTuple, NoReturn, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import NOT_JUDGED, Decision
@@ -325,9 +325,6 @@ class CheckReport(NamedTuple):
     """The result of a check: a report for each family with expected CIDRs, IPv4 first."""
 
     families: tuple[FamilyReport, ...]
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a report is always true; write `report.verdict == 'ok'`")
 
     @property
     def snapshot(self) -> Snapshot:
