@@ -31,10 +31,9 @@ def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
     yield from capped([f"  {verb}{thing}" for thing in things])
 
 
-def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator[str]:
+def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
     """A line for each finding, and below it a line for each way of its remedy. If findings in a row
-    have the same remedy, only the last of them shows it. The command `without` is left out, if
-    given, because the page has it elsewhere.
+    have the same remedy, only the last of them shows it.
     """
     shown = findings[:SHOWN]
     next_remedies = [*(finding.remedy for finding in shown[1:]), None]
@@ -42,17 +41,13 @@ def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator
     for finding, next_remedy in zip(shown, next_remedies, strict=False):
         yield f"{finding.name.upper()}: {finding.sentence}"
         if finding.remedy != next_remedy:
-            yield from remedy_lines(finding.remedy, without=without)
+            yield from remedy_lines(finding.remedy)
     yield from count_of_others(findings)
 
 
-def remedy_lines(remedy: Remedy | None, *, indent: int = 2, without: str = "") -> Iterator[str]:
-    """A line for each way of the remedy. The way with the command `without` is left out, if a
-    command is given.
-    """
+def remedy_lines(remedy: Remedy | None, *, indent: int = 2) -> Iterator[str]:
+    """A line for each way of the remedy."""
     if remedy is None:
         return
     for way in remedy.ways():
-        is_left_out = way.command == without != ""  # a way of words alone has no command
-        if not is_left_out:
-            yield f"{' ' * indent}{way.line}"
+        yield f"{' ' * indent}{way.line}"

@@ -6,14 +6,13 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from hostrouting.cli.output import Page
-from hostrouting.codes import BAD_INPUT, worst_code
+from hostrouting.codes import BAD_INPUT, CODE_OF_VERDICT, worst_code
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeProblem, check_snapshots, group_nodes
-from hostrouting.install.host_check import CODES
 from hostrouting.reading import json_value
 from hostrouting.text import counted, printable, spoken
 
-_CODES = {**CODES, NO_VERDICT: BAD_INPUT}  # of each verdict on a node
+_CODES = {**CODE_OF_VERDICT, NO_VERDICT: BAD_INPUT}  # of each verdict on a node
 
 
 def check_nodes(folder: str, config: HostRoutingConfig) -> Page:

@@ -9,12 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.program import Program
 from hostrouting.errors import HostError
-from hostrouting.finding import Finding, worst_first
+from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.gate.trusted import find_untrusted
-from hostrouting.gate.unit_gates import APPLY, judge_gates
-from hostrouting.host.interpreter import TO_INSTALL
+from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
@@ -37,23 +35,21 @@ def find_faults(
             untrusted = [*find_untrusted(host.files)]
             reasons_to_refuse += untrusted
             if not untrusted:  # else root would run here what others can change
-                reasons_to_refuse += _program_that_fails(host)
+                reasons_to_refuse += find_failing_python(host, HostLayout.python_path)
     gates = judge_gates(host, units)
     if gates.held:
         reasons_to_refuse = [each._replace(name="gate-shut") for each in reasons_to_refuse]
     return worst_first((*reasons_to_refuse, *gates.findings))
 
 
-def _program_that_fails(host: Host) -> Iterator[Finding]:
-    """Yield an error if the installed program cannot be run, because then the gate refuses every
-    start. The program is tried as the gate would run it.
+def find_failing_python(host: Host, python: str, remedy: Remedy | None = None) -> Iterator[Finding]:
+    """Yield an error, with this remedy, if the Python at this path cannot run the installed
+    program, tried as the gate would run it: with it, the gate refuses every start.
     """
-    if host.is_image:  # its interpreter does not run here
+    # Without systemd, nothing runs the gate, and the files of the host may be those of an image.
+    if host.running_manager is None:
         return
-    reason = host.interpreter.why_not_run()
+    reason = host.interpreter.why_not_run(python)
     if reason:
-        sentence = f"{HostLayout.python_path} cannot run {HostLayout.program_path}: {reason}"
-        # If the program differs from ours, apply writes it again. If it does not, the interpreter
-        # is what fails, and an administrator has to install another Python.
-        remedy = APPLY if Program().differs(host.files) else TO_INSTALL
-        yield Finding("file", "error", sentence, HostLayout.program_path, remedy)
+        sentence = f"{python} cannot run {HostLayout.program_path}: {reason}"
+        yield Finding("requirement", "error", sentence, HostLayout.program_path, remedy)

@@ -18,6 +18,7 @@ from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, Severity, worst_first
 from hostrouting.gate.unit_names import instance_pattern, is_template, plain_instance
+from hostrouting.gate.unit_states import UnitState
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import call
 from hostrouting.text import command_of, spoken
@@ -49,8 +50,6 @@ _REFUSAL = "255"
 """The exit status of a gate that refuses a start; `boot.units` says why it is this one."""
 _BLANKS = " \t\r\v\f"
 """The characters that `[[:space:]]` means for the shell of the gate, which runs in the C locale."""
-APPLY = Remedy(command=call(f"apply --config {HostLayout.config_path}"))
-"""The remedy if files are not as the installed configuration asks."""
 RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy if systemd has not read the files as they are now."""
 
@@ -95,7 +94,7 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
         # What opens all gates at once is only a warning.
         is_open = finding.name == "gate-open" and finding.severity == "error"
         # An apply mends the rest: it writes our drop-ins again, and reloads systemd.
-        if is_open and finding.remedy not in {APPLY, RELOAD}:
+        if is_open and finding.remedy not in {None, RELOAD}:
             yield finding._replace(severity=severity)
 
 
@@ -164,7 +163,9 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
     manager = host.running_manager
     if manager is None:
         if not runs_gate:
-            yield _open(unit, f"{drop_in} is missing or was overwritten", APPLY)
+            yield _open(
+                unit, f"starts unchecked: {drop_in} is missing, masked or overwritten", None
+            )
         return
     names = [plain_instance(unit)]
     if is_template(unit):
@@ -175,9 +176,9 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
         # what it shows of this instance is true of the template (`unit`).
         if name == plain_instance(unit):
             name = unit
-        reason, remedy = _why_open(name, properties, drop_in, runs_gate=runs_gate)
-        if reason:
-            yield _open(name, reason, remedy)
+        finding = _why_open(name, properties, drop_in, runs_gate=runs_gate)
+        if finding is not None:
+            yield finding
             if name == unit:
                 return  # its instances are open for the same reason
 
@@ -195,9 +196,10 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
 
 def _why_open(
     name: str, properties: Mapping[str, str], drop_in: str, *, runs_gate: bool
-) -> tuple[str, Remedy]:
-    """Return why the gate of this unit is open, so that systemd starts the unit unchecked, and the
-    remedy. The reason is empty if the gate is not open. `properties` are what systemd has loaded;
+) -> Finding | None:
+    """Return why the gate of this unit is open, so that systemd starts the unit unchecked; None if
+    it is not open. A remedy is missing if an apply mends it. Of a unit that systemd does not know,
+    this is said, because the name may be wrong. `properties` are what systemd has loaded;
     `runs_gate` says whether our drop-in on disk runs the gate.
     """
     see = Remedy("see", command_of("systemctl cat", name), needs_root=False)
@@ -208,20 +210,23 @@ def _why_open(
     # systemd shows the gate (`is_loaded`) and needs no reload. Of a unit that never starts, such as
     # a masked one, systemd shows no gate in any case.
     if not runs_gate and (never_starts or not is_loaded or is_outdated):
-        return f"{drop_in} is missing or was overwritten", APPLY
+        if properties["LoadState"] == "not-found":
+            return Finding("unit", "warning", UnitState(name, "unknown").sentence, name)
+        return _open(name, f"{drop_in} is missing, masked or overwritten")
     # Before a masked unit, for example, can start, systemd has to load it again, and then also
     # loads our drop-in.
     if never_starts:
-        return "", see
-    if not is_loaded and is_outdated:
-        return "systemd still uses the old files", RELOAD
+        return None
     if not is_loaded:
-        return "another drop-in takes the ExecCondition= of the gate away", see
+        if is_outdated:
+            return _open(name, "systemd still uses the old files", RELOAD)
+        return _open(name, "another drop-in takes the ExecCondition= of the gate away", see)
     if _REFUSAL in properties["SuccessExitStatus"].split():
-        return f"it has SuccessExitStatus={_REFUSAL}, so a refusal counts as a success", see
-    return "", see
+        reason = f"it has SuccessExitStatus={_REFUSAL}, so a refusal counts as a success"
+        return _open(name, reason, see)
+    return None
 
 
-def _open(name: str, reason: str, remedy: Remedy) -> Finding:
+def _open(name: str, reason: str, remedy: Remedy | None = None) -> Finding:
     sentence = f"{name} starts unchecked: {reason}"
     return Finding("gate-open", "error", sentence, name, remedy)

@@ -141,6 +141,7 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
         "masked": Remedy(command=command_of(unmask, unit)),
         "fails": see_journal,
         "skipped": see_status,
+        "unknown": Remedy("if gate.units has a wrong name, correct it there"),
         "waiting": see_status,
         "queued": see_journal._replace(words="to see which", command="systemctl list-jobs"),
         "stopped": see_status,

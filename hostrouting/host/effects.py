@@ -38,7 +38,6 @@ class Effects:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was changed."""
         return bool(self.changes or self.files or self.operations)
 
     def __str__(self) -> str:

@@ -105,7 +105,9 @@ class Host:
         """
         from hostrouting.host.interpreter import NodeInterpreter  # noqa: PLC0415  only to install
 
-        return NodeInterpreter(self.files if self.is_image else _LOCAL_FILES)
+        return NodeInterpreter(
+            self.files if self.is_image else _LOCAL_FILES, is_image=self.is_image
+        )
 
     @property
     def running_manager(self) -> Manager | None:

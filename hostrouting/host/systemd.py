@@ -34,7 +34,6 @@ _SUFFIXES = (
     ".service", ".socket", ".target", ".timer", ".path", ".mount", ".automount", ".swap",
     ".device", ".slice", ".scope",
 )  # fmt: skip
-_SHOWN = 10  # lines of a unit's log in one message
 
 
 def unit_failed(unit: str, *, result: str, status: str, lines: tuple[str, ...]) -> HostError:
@@ -43,7 +42,7 @@ def unit_failed(unit: str, *, result: str, status: str, lines: tuple[str, ...]) 
     """
     printed = ""
     if lines:
-        printed = f": {' | '.join(lines[-_SHOWN:])}"
+        printed = f": {' | '.join(lines)}"
     reason = result
     if status != "0":  # 0 if the main process was not started, for example because the gate refused
         reason += f", exit status {status}"
@@ -123,7 +122,6 @@ class SystemdManager:
         self._run("daemon-reload")
 
     def start(self, unit: str, *, timeout: float) -> None:
-        """Start the unit and wait until it runs, or, if it is a oneshot, has ended (`Manager`)."""
         unit = unit_name(unit)
         [shown] = self.show(("ActiveState",), unit)
         before = shown["ActiveState"]

@@ -8,7 +8,6 @@ from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
 from hostrouting.check.repair_line import line_to_allow, repair_line, typed
 from hostrouting.check.sentences import check_findings
-from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.probe.obstacles import find_probe_obstacles
 
@@ -18,14 +17,6 @@ if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import HostRoutingConfig, Mode
     from hostrouting.host.host import Host
-
-CODES = {
-    "overlap": PROBLEM,
-    "no-default-route": CANNOT_DECIDE,  # nobody knows through which device addresses should leave
-    "undecided": CANNOT_DECIDE,
-    "ok": FINE,
-}
-"""The exit code of each verdict."""
 
 
 class HostCheck(NamedTuple):

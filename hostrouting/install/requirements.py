@@ -15,6 +15,7 @@ from hostrouting.boot.units import UNSET
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy
+from hostrouting.gate.health import find_failing_python
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import (
     OTHER_FILES,
@@ -28,7 +29,7 @@ from hostrouting.gate.unit_names import (
     plain_instance,
     template_of,
 )
-from hostrouting.host.interpreter import missing_interpreter
+from hostrouting.host.interpreter import TO_INSTALL, missing_interpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
 
@@ -108,6 +109,8 @@ def _why_gate_cannot_run(host: Host, changes: FileChanges) -> Iterator[Finding]:
                 file.content()  # this runs the interpreter, which compiles the program
             except HostRoutingError as error:
                 yield from error.findings
+            return
+    yield from find_failing_python(host, python, TO_INSTALL)
 
 
 def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:

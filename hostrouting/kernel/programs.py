@@ -23,6 +23,13 @@ class Ended(NamedTuple):
     err: str = ""
 
     @property
+    def how(self) -> str:
+        """How the program has ended, in words."""
+        if self.code < 0:
+            return f"it was ended by signal {-self.code}"
+        return f"exit code {self.code}"
+
+    @property
     def complaint(self) -> str:
         """What the program printed about its failure. Some print that on standard output."""
         return self.err or self.out
@@ -150,10 +157,7 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
     """Make the error for a tool that has ended without doing what was asked; `purpose` completes
     "the tool could not …".
     """
-    how_it_ended = f"exit code {ended.code}"
-    if ended.code < 0:
-        how_it_ended = f"it was ended by signal {-ended.code}"
-    printed = _on_one_line(ended.complaint) or f"{how_it_ended}, without a message"
+    printed = _on_one_line(ended.complaint) or f"{ended.how}, without a message"
     kind, remedy = _kind_and_remedy(printed)
     sentence = f"{tool} could not {purpose}"
     if kind == "no-answer":  # only tools of systemd print this, if systemd does not run

@@ -36,24 +36,24 @@ def say(level: int, text: str) -> None:
 
 
 def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
-    """Yield the lines for the journal about a pass: what was changed, what is wrong, and each
-    verdict that is ok. Any other verdict is among what is wrong.
+    """Yield the lines for the journal about a pass: what was changed, each verdict that is ok, and
+    then what is wrong, with any other verdict: it may be why a start is refused.
     """
     changes = done.changes
     if changes:
         yield INFO, f"static routes changed: {len(changes):,}, first: {changes[0]}"
     for operation in done.operations:
         yield INFO, str(operation)
+    if outcome.report is not None:
+        for family in outcome.report.families:
+            if family.verdict == "ok":
+                yield INFO, str(family)
     findings = outcome.to_log
     for finding in findings[:LOGGED]:
         level = ERROR if finding.severity == "error" else WARNING
         yield level, finding.line
     if len(findings) > LOGGED:
         yield WARNING, f"and {len(findings) - LOGGED:,} more findings"
-    if outcome.report is not None:
-        for family in outcome.report.families:
-            if family.verdict == "ok":
-                yield INFO, str(family)
 
 
 def say_failure(error: BaseException) -> None:

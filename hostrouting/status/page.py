@@ -38,7 +38,7 @@ def status_lines(status: HostStatus) -> Iterator[str]:
         if unit.sentence == headline:  # the worst is the state of this unit
             yield from _below(unit)
     if status.wrong and status.wrong[0].name != "unit":  # `_below` has said a unit's remedy
-        yield from remedy_lines(status.wrong[0].remedy, without=status.command)
+        yield from remedy_lines(status.wrong[0].remedy)
     yield from _mode_lines(status)
     yield f"  hostrouting {version()}"
     for unit in units:
@@ -49,7 +49,7 @@ def status_lines(status: HostStatus) -> Iterator[str]:
     # No sentence is on the page twice.
     said = {headline, *(unit.sentence for unit in status.units)}
     others = [finding for finding in status.findings if finding.sentence not in said]
-    yield from finding_lines(others, without=status.command)
+    yield from finding_lines(others)
     yield from _verdict_lines(status)
     yield from _lines_to_type(status)
 

@@ -1,7 +1,7 @@
 """What a host answers about what is installed on it.
 
-Each part of the host is asked on its own. A part that does not answer, and a config.json that
-cannot be used, hide no other part.
+Each part of the host is asked on its own. A part that does not answer hides no other part. Without
+a usable config.json, nobody knows which routes and which verdict the host should have.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.finding import Finding, Remedy, with_severity, worst_first
 from hostrouting.gate.health import find_faults
-from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
-from hostrouting.host.interpreter import TO_INSTALL
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import read_installed
 from hostrouting.node.fight import read_fight
+from hostrouting.release import call
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
 
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
 
 T = TypeVar("T")
+APPLY = call(f"apply --config {HostLayout.config_path}")
+"""The command that makes the host as the installed configuration asks."""
 HostState: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
 """The state of a host:
 
@@ -89,10 +90,9 @@ class HostStatus:
         """The state of the host; "waiting" if all that is wrong may end without an operator."""
         if self.config == HostRoutingConfig():
             return "nothing"
-        codes = {CANNOT_DECIDE if finding.can_retry else PROBLEM for finding in self.wrong}
-        if PROBLEM in codes:
+        if any(not finding.can_retry for finding in self.wrong):
             return "differs"
-        return "waiting" if codes else "in force"
+        return "waiting" if self.wrong else "in force"
 
     @property
     def code(self) -> int:
@@ -147,10 +147,8 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
         return status
     if config is None:
         faults = answers.ask(lambda: find_faults(host, on_disk, file_faults)) or ()
-        # No finding proposes apply: it would fail without a usable config.json.
-        findings = [_without(APPLY, finding) for finding in faults]
-        findings += [*_trouble_with(units), *answers.findings]
-        return attrs.evolve(status, findings=worst_first(findings))
+        findings = worst_first([*faults, *_trouble_with(units), *answers.findings])
+        return attrs.evolve(status, findings=findings)
     return _with_routing(status, config, host, answers)
 
 
@@ -164,22 +162,20 @@ def _with_routing(
     # If others may have written config.json, no command is proposed that would carry it out.
     is_config_suspect = any(finding.target == HostLayout.config_path for finding in findings)
     check: HostCheck | None = None
-    checked: list[Finding] = []
     if config.route_overlap.cidrs:
         check = answers.ask(lambda: check_host(config, host))
-    if check is not None:
-        for finding in check.findings:
-            if finding.severity != "note":
-                # A doubt may end by itself, too: with it, the host is "waiting", not "differs".
-                may_end = finding.can_retry or finding in check.doubts
-                checked.append(finding._replace(can_retry=may_end))
+    plan = answers.ask(lambda: Configure(config, host=host).plan())
+    checked = [] if check is None else [*_findings_of_check(check, plan)]
     # Only an operator knows which default route is meant. Until its device is named, nothing can be
     # repaired.
-    unnamed = [finding for finding in checked if finding.name == "default-routes"]
+    unnamed = [
+        finding
+        for finding in checked
+        if finding.name == "default-routes" and finding.severity != "note"
+    ]
     findings += with_severity("error", unnamed)
     findings += checked  # an address that escapes comes before what may explain it
     findings += _trouble_with(status.units)
-    plan = answers.ask(lambda: Configure(config, host=host).plan())
     if plan is not None:
         findings += _findings_of(plan, host.files)
     fight = answers.ask(lambda: read_fight(host.files))
@@ -195,10 +191,6 @@ def _with_routing(
         if unwritable is not None:
             findings.append(unwritable)
             command = ""
-    # If the command is apply, nobody has to install another Python, because apply looks for one. If
-    # it is not apply, no finding proposes apply either.
-    useless_remedy = TO_INSTALL if command == APPLY.command else APPLY
-    findings = [_without(useless_remedy, finding) for finding in findings]
     # Two parts may have said the same: the worse one counts.
     by_sentence: dict[str, Finding] = {}
     for finding in worst_first(findings):
@@ -206,6 +198,20 @@ def _with_routing(
     return attrs.evolve(
         status, plan=plan, check=check, findings=tuple(by_sentence.values()), command=command
     )
+
+
+def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]:
+    """Yield what the check says of the host, without notes. That a second NIC has a worse default
+    route is a note, while nothing escapes or is in doubt, and apply would not move a route to it.
+    """
+    is_right = check.report.verdict == "ok" and not (plan and plan.routes.changes)
+    for finding in check.findings:
+        if finding.name == "default-routes" and is_right:
+            yield finding._replace(severity="note")
+        elif finding.severity != "note":
+            # A doubt may end by itself, too: with it, the host is "waiting", not "differs".
+            may_end = finding.can_retry or finding in check.doubts
+            yield finding._replace(can_retry=may_end)
 
 
 def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
@@ -221,10 +227,6 @@ def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
     yield from _differences(plan)
 
 
-def _without(remedy: Remedy, finding: Finding) -> Finding:
-    return finding._replace(remedy=None) if finding.remedy == remedy else finding
-
-
 def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
     """Return the command that makes the host right: apply, or a repair if addresses would escape
     even after apply. Empty if there is nothing to do, or if neither makes everything right.
@@ -236,7 +238,7 @@ def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
         report = check.report
     if report is not None and report.routes:  # the routes that a repair would add
         return repair_line() if _is_repaired_by_routes(report, plan) else ""
-    return "" if plan.is_empty or plan.failures else APPLY.command
+    return "" if plan.is_empty or plan.failures else APPLY
 
 
 def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
@@ -318,7 +320,8 @@ def _differences(plan: Plan) -> Iterator[Finding]:
     of `status` has a line for each. It says "not applied yet, or no longer in force", because
     either config.json or the host may have changed.
     """
-    changes = [f"{step.route.prefix} ({step.reason})" for step in plan.routes.changes]
+    # To move a route, the plan deletes and adds it.
+    changes = sorted({str(step.route.prefix) for step in plan.routes.changes})
     changes += [*plan.files.written_paths, *plan.files.removes]
     changes += [f"{each.verb} {each.object}" for each in (*plan.operations, *plan.systemd)]
     if not changes:

@@ -12,6 +12,7 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.gate.unit_names import template_of
+from hostrouting.host.layout import HostLayout
 from hostrouting.node.installed import read_config
 from hostrouting.node.journal import ERROR, lines_of
 from hostrouting.upkeep.passes import Done, run_pass
@@ -27,7 +28,7 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
     if unit not in judge_gates(host, [unit]).held:
         return ()  # open or missing, so systemd starts the unit in any case
     reasons = [finding.line for finding in find_untrusted(host.files)]
-    broken = host.interpreter.why_not_run()
+    broken = host.interpreter.why_not_run(HostLayout.python_path)
     if broken:
         reasons.append(f"the program cannot be run: {broken}")
     if not reasons:  # the gate is trusted and can be run, so it sets routes and checks

@@ -28,5 +28,5 @@ class FakeInterpreter:
             raise cannot_run(path, self.broken)
         return {}  # no files at all, because a fake host never runs the program
 
-    def why_not_run(self) -> str:
+    def why_not_run(self, _path: str) -> str:
         return self.broken

@@ -27,7 +27,6 @@ def test_the_ways_out() -> None:
     assert LOST.line == f"UNIT: it is lost; {remedy}"
     first, *others = (f"  {way}" for way in remedy.split("; or, "))
     assert [*finding_lines([LOST])] == ["UNIT: it is lost", first, *others]
-    assert [*finding_lines([LOST], without=STATUS)] == ["UNIT: it is lost", *others]
     assert LOST.to_mapping() == {
         "name": "unit",
         "severity": "error",

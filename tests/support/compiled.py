@@ -17,7 +17,7 @@ _FOLDER = Path(__file__).resolve().parents[2] / ".cache"
 def compiled_program(python: str = "") -> bytes:
     """The program, as this interpreter compiles it, or else the one that a node would take here."""
     # To compile it takes a second of a processor, so all workers of a run share one file.
-    interpreter = NodeInterpreter(LocalFiles())
+    interpreter = NodeInterpreter(LocalFiles(), is_image=False)
     path = os.path.realpath(python or interpreter.find())
     sources = sources_of_program()
     compiler = f"{path} {os.stat(path).st_mtime_ns} {sorted(sources.items())}"

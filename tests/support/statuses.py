@@ -184,12 +184,17 @@ def mark_packets(host: FakeHost) -> None:
     host.kernel.add_rule(Rule(family=4, priority=100, fwmark=0xCA6C, fwmask=0xFFFFFFFF, table=77))
 
 
-def start_router(host: FakeHost) -> None:
+def start_router(host: FakeHost, metric: int = 9) -> None:
     """A router begins to answer on another card, which gets a better default route."""
     host.kernel.add_link("eth1")
     host.kernel.add_address("eth1", "10.9.0.4/24")
-    default = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", protocol=16, metric=9)
+    default = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", protocol=16, metric=metric)
     host.kernel.ip_route("add", default)
+
+
+def start_second_card(host: FakeHost) -> None:
+    """Another card gets a default route, which is worse."""
+    start_router(host, metric=200)
 
 
 def start_halves(host: FakeHost) -> None:
@@ -223,6 +228,7 @@ def ungate(host: FakeHost) -> None:
     host.files.remove(LAYOUT.drop_in_path(KUBELET))
 
 
+NOT_THERE = {"LoadState": "not-found", "ActiveState": "inactive"}
 UNITS: dict[State, Sequence[Change]] = {
     "stuck": [kubelet(ActiveState="failed")],
     "fails": [kubelet(ActiveState="activating", SubState="auto-restart")],
@@ -248,6 +254,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "in force: another program has set the routes": right_but(
         lose_routes, lambda host: type_routes(host, *REPAIR, protocol=PROTOCOL_BOOT)
     ),
+    "in force: another card has a worse default route": right_but(start_second_card),
     "differs: another card has a better default route than the routes lead by": right_but(
         start_router
     ),
@@ -303,6 +310,12 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
         lost(LAYOUT.drop_in_path(KUBELET)),
         lost(LAYOUT.drop_in_path("k3s.service")),
         gate={"units": [KUBELET, "k3s.service"]},
+    ),
+    "differs: an edited config.json has a unit that is not there": right_but(
+        lambda host: edit_config(
+            host, lambda settings: settings["gate"].update(units=[KUBELET, "foo.service"])
+        ),
+        lambda host: manager_of(host).properties.update({"foo.service": NOT_THERE}),
     ),
     "open: k3s is not gated": right_but(start_k3s),
     "open: no systemd": right_but(stop_systemd),

@@ -13,8 +13,9 @@ from hostrouting.check.repair_line import line_to_allow, repair_line
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Page
 from hostrouting.cli.source import bad_input, check_or_load, config_to_check, find_config
+from hostrouting.codes import CODE_OF_VERDICT
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import CODES, HostCheck
+from hostrouting.install.host_check import HostCheck
 from hostrouting.install.ungated import find_ungated
 from hostrouting.lines import finding_lines, remedy_lines
 from hostrouting.text import spoken
@@ -32,7 +33,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     check = check_or_load(arguments, host, config)
     if arguments.snapshot is None:  # a snapshot says nothing about units
         check = check._replace(findings=(*check.findings, *find_ungated(config, host)))
-    return Page(CODES[check.report.verdict], check.document(), check_lines(check))
+    return Page(CODE_OF_VERDICT[check.report.verdict], check.document(), check_lines(check))
 
 
 def check_lines(check: HostCheck) -> Iterator[str]:

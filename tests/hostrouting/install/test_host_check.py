@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from hostrouting.check.repair_line import repair_line
+from hostrouting.codes import CODE_OF_VERDICT
 from hostrouting.finding import ESCAPES, WRONG
-from hostrouting.install.host_check import CODES, check_host
+from hostrouting.install.host_check import check_host
 from hostrouting.testing import FakeHost, h200
 from tests.support.incidents import start_vpn
 from tests.support.node import before_dhcp
@@ -28,7 +29,7 @@ def test_what_escapes() -> None:
         assert action.remedy is not None
         assert action.remedy.command == repair_line(f" {CIDR}")
         assert (check.document()["mode"], len(check.document()["findings"])) == ("STRICT", 2)
-        assert CODES[check.report.verdict] == 1
+        assert CODE_OF_VERDICT[check.report.verdict] == 1
 
 
 def test_what_makes_the_verdict_undecided() -> None:
@@ -37,14 +38,14 @@ def test_what_makes_the_verdict_undecided() -> None:
     [doubt] = check.doubts
     assert check.named("default-routes") == [doubt]
     assert check.named(*WRONG) == []
-    assert CODES[check.report.verdict] == 3
+    assert CODE_OF_VERDICT[check.report.verdict] == 3
 
 
 def test_no_default_route() -> None:
     """It is an error, and the verdict cannot be decided."""
     check = check_host(config(cidrs=(CIDR,)), FakeHost(kernel=before_dhcp()))
     assert check.named(*WRONG) == check.named("no-default-route") != []
-    assert CODES[check.report.verdict] == 3
+    assert CODE_OF_VERDICT[check.report.verdict] == 3
 
 
 @pytest.mark.parametrize("change", [start_vpn, start_router])
