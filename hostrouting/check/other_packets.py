@@ -188,7 +188,7 @@ def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | 
     sources = other.end.rule.src
     if "from" not in other.met or sources is None:
         return None
-    owners = {each.dev for each in judge.devices.addresses if each.ip in sources}
+    owners = {dev for block, dev in judge.fib.own_blocks if sources.overlaps(block)}
     owners = {dev for dev in owners if judge.devices.cni_row(dev) is None}
     if not owners:  # only pods, and the devices of CNIs that lead to them, have such addresses
         return FINE

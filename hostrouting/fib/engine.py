@@ -41,7 +41,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
-from hostrouting.model.route import REFUSING, TABLE_MAIN, Route
+from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 
@@ -268,10 +268,10 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
     return tuple(each for each in selectors if each[0] != "to" and each != ("iif", "lo"))
 
 
-def _is_never_met(rule: Rule, condition: Condition, own: Iterable[IP]) -> bool:
+def _is_never_met(rule: Rule, condition: Condition, own: Iterable[Prefix]) -> bool:
     """Whether the engine can take this condition of the rule as false for every packet that it
-    follows: a `from` that contains no address of this host (`own`), or the `iif` of a rule with
-    `not`.
+    follows: a `from` without an address that a socket of this host may have (`own`), or the `iif`
+    of a rule with `not`.
     """
     name, _ = condition
     if name == "iif":
@@ -284,7 +284,7 @@ def _is_never_met(rule: Rule, condition: Condition, own: Iterable[IP]) -> bool:
     if rule.family == IPV4 and sources.first == 0:
         return False  # met by packets without a source: IPv4 compares `from` with 0.0.0.0 then
     # A loopback address does not count, because packets from it never leave this host.
-    return not any(ip in sources for ip in own if not ip.is_loopback)
+    return not any(sources.overlaps(block) for block in own if not block.ip.is_loopback)
 
 
 def _plain_meets(rule: Rule, condition: Condition) -> bool:
@@ -336,11 +336,22 @@ class Fib:
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
 
     @cached_property
+    def own_blocks(self) -> list[tuple[Prefix, str]]:
+        """The addresses that a socket of this host may have, each with its device: those of
+        devices, and each range (AnyIP) that a `local` route leads to this host.
+        """
+        blocks = [(Prefix.of(address.ip), address.dev) for address in self.snapshot.addresses]
+        for route in self.snapshot.routes:
+            if route.type == "local" and route.table == TABLE_LOCAL:
+                blocks += [(route.prefix, dev) for dev in route.devs]
+        return blocks
+
+    @cached_property
     def applied(self) -> list[AppliedRule]:
         """The rules that select some packets that the engine follows, in order. A rule with a
         condition that no packet meets is left out; with `not`, such a rule selects every packet.
         """
-        own = [address.ip for address in self.snapshot.addresses]
+        own = [block for block, _ in self.own_blocks]
         applied: list[AppliedRule] = []
         for rule in self.rules:
             table = self.tables.get(rule.table) if rule.action == "to_table" else None

@@ -35,9 +35,7 @@ class Entry(NamedTuple):
     kind: str
     """A "file", a "link", a "directory", or a "special file", such as a fifo."""
     mode: int = 0
-    """The permissions; 0 for a link, which has none of its own. Of a folder with the group root,
-    without what this group may write: only root is in it.
-    """
+    """The permissions; 0 for a link, which has none of its own."""
     target: str = ""
     owner: int = 0
     """The number of the user who owns it. In an image, 0 stands also for the user of this process,
@@ -234,17 +232,7 @@ def _entry(place: str, status: os.stat_result) -> Entry:
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
     if kind == "link":
         return Entry(kind, target=os.readlink(place), owner=status.st_uid)
-    mode = stat.S_IMODE(status.st_mode)
-    # Only root is in the group root, so its right to write opens a folder to nobody else, and is
-    # left out. It stays if the folder has extended attributes: they may be an access list, and then
-    # the bits of the group are what anybody in the list may do.
-    if (
-        kind == "directory"
-        and status.st_gid == 0
-        and "system.posix_acl_access" not in os.listxattr(place)
-    ):
-        mode &= ~stat.S_IWGRP
-    return Entry(kind, mode, owner=status.st_uid)
+    return Entry(kind, stat.S_IMODE(status.st_mode), owner=status.st_uid)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:

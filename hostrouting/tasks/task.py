@@ -36,8 +36,12 @@ class InstallTask:
     about the whole configuration; then each part is a step of its own.
     """
 
-    config: HostRoutingConfig = attrs.field()
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    config: HostRoutingConfig = attrs.field(
+        validator=attrs.validators.instance_of(HostRoutingConfig)
+    )
+    host: Host = attrs.field(
+        factory=Host.local, kw_only=True, validator=attrs.validators.instance_of(Host)
+    )
     wait: float = attrs.field(default=60.0, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route, and tries
     again what may succeed later. The lock of the host is awaited for up to 150 s in any case.

@@ -25,9 +25,6 @@ ln -s /usr/bin/python3 .{HostLayout.python_path}
 chmod -R u=rwX,go=rX .
 """
 """Makes a node in the present folder. There is a folder for another Python."""
-A_USER_TOO = "import os, struct; os.setxattr('.', 'system.posix_acl_access', struct.pack(\
-'<I' + 'HHi' * 5, 2, 1, 7, -1, 2, 7, 64321, 4, 5, -1, 16, 7, -1, 32, 5, -1))"
-"""Gives a user the right to write to the present folder, as setfacl does: then its mode is 775."""
 ELSEWHERE = "ln -sf /opt/py/python3 usr/bin/python3; ln -s /usr/bin/python3.11 opt/py/python3"
 
 
@@ -43,9 +40,7 @@ ELSEWHERE = "ln -sf /opt/py/python3 usr/bin/python3; ln -s /usr/bin/python3.11 o
         (f"chown 64321 .{CONFIG}", [CONFIG]),
         (f"chown 64321 .{FOLDER}", [FOLDER]),
         ("chmod 1777 etc", ["/etc"]),
-        ("chmod 775 .", []),  # the group root has only root
-        ("chgrp 64321 .; chmod 775 .", ["/"]),
-        (f'python3 -c "{A_USER_TOO}"', ["/"]),
+        ("chmod 775 .", ["/"]),  # even of the group root: an access list would look the same
         (f"rm .{CONFIG}", []),  # its absence is another finding
         (f"echo >.{PROGRAM}; chmod 666 .{PROGRAM}", [PROGRAM]),
         ("ln -sf /nowhere/python3 usr/bin/python3", []),
