@@ -23,7 +23,7 @@ def compiled_program(python: str = "") -> bytes:
     compiler = f"{path} {os.stat(path).st_mtime_ns} {sorted(sources.items())}"
     digest = hashlib.sha256(compiler.encode()).digest()
     _FOLDER.mkdir(exist_ok=True)
-    with (_FOLDER / f"program-{Path(path).name}").open("a+b") as shared:
+    with (_FOLDER / f"program{path.replace('/', '-')}").open("a+b") as shared:
         fcntl.flock(shared, fcntl.LOCK_EX)
         shared.seek(0)
         content = shared.read()

@@ -17,7 +17,6 @@ from hostrouting.host.interpreter import TO_INSTALL
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import PASSED
 from tests.hostrouting.node.sandboxed_node import SandboxedNode, command_of, run_on_each
-from tests.support.compiled import compiled_program
 from tests.support.node import UNIT, wanting
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -199,55 +198,44 @@ def test_the_real_program(node: SandboxedNode, shell: tuple[str, ...]) -> None:
 
 
 PROGRAM, PYTHON = HostLayout.program_path, HostLayout.python_path
-SIZE = len(compiled_program(sys.executable))
-BROKEN = [
+DAMAGES_OF_PROGRAM = [
     f"rm {PROGRAM}",
     f"rm {PROGRAM}; mkdir {PROGRAM}",
     f"rm {PROGRAM}; ln -s /nowhere {PROGRAM}",
-    f"head -c {SIZE} /dev/zero >{PROGRAM}",
+    f"head -c 2M /dev/zero >{PROGRAM}",
     f"echo 'import os; os._exit(97)' >{PROGRAM}",
-    *(f"truncate --size={size} {PROGRAM}" for size in (0, SIZE // 2, SIZE - 1)),
+    *(f"truncate --size={size} {PROGRAM}" for size in ("0", "-1M", "-1")),
+]
+DAMAGES_OF_PYTHON = [
     f"ln -sf /usr/bin/python3.nothing {PYTHON}",
     f"ln -sf /bin/true {PYTHON}",
     f"rm {PYTHON}; touch {PYTHON}; chmod 755 {PYTHON}",
 ]
-"""What is done to the program or to the interpreter."""
+TO_SEE = "to see what to do, as root:"
 
 
 def test_something_else_than_the_program_or_the_interpreter(tmp_path: Path) -> None:
-    """It opens nothing, and the log says that the gate could not be run."""
-    nodes: list[SandboxedNode] = []
-    for number, change in enumerate(BROKEN):
-        node = SandboxedNode(tmp_path / str(number))
-        node.install(PASSES)
-        command = change.replace("/etc", str(node.place("/etc")))
+    """It opens nothing. The log says that the gate could not be run, with a command that works as
+    it stands: it runs the program of the node only if that can be run.
+    """
+    nodes: dict[str, SandboxedNode] = {}
+    for number, change in enumerate(DAMAGES_OF_PROGRAM + DAMAGES_OF_PYTHON):
+        nodes[change] = SandboxedNode(tmp_path / str(number))
+        nodes[change].install(PASSES)
+        command = change.replace("/etc", str(nodes[change].place("/etc")))
         subprocess.run(["sh", "-c", command], check=True)
-        nodes.append(node)
-    for change, (status, log) in zip(BROKEN, starts(nodes), strict=True):
+    by_command: dict[str, SandboxedNode] = {}
+    for (change, node), (status, log) in zip(nodes.items(), starts([*nodes.values()]), strict=True):
         assert status == 255, change
         assert COULD_NOT_BE_RUN in log, change
-
-
-@pytest.mark.parametrize(
-    ("change", "advice"),
-    [
-        (f"ln -sf /nowhere {PYTHON}", r"to see what to do, as root: (/usr/bin/python3\.\d\d .*)"),
-        (f"ln -sf /bin/true {PYTHON}", r"to see what to do, as root: (/usr/bin/python3\.\d\d .*)"),
-        (
-            f"truncate --size={SIZE // 2} {PROGRAM}",
-            "to see what to do, as root: hostrouting status",
-        ),
-        (f"rm {PROGRAM}", "to see what to do, as root: hostrouting status"),
-    ],
-)
-def test_the_command_that_says_what_to_do(node: SandboxedNode, change: str, advice: str) -> None:
-    """It works as it stands: it runs the program of the node only if that can be run."""
-    node.install(PASSES)
-    subprocess.run(["sh", "-c", change.replace("/etc", str(node.place("/etc")))], check=True)
-    _, log = start(node)
-    [matched] = re.finditer(f"(?m)^<5>hostrouting: {advice}$", log)
-    for command in matched.groups():
-        assert node.run("sh", "-c", command).stdout.startswith("DIFFERS: "), command
+        [command] = re.findall(f"(?m)^<5>hostrouting: {TO_SEE} (.*)$", log)
+        if change in DAMAGES_OF_PROGRAM:
+            assert command == "hostrouting status", change
+        else:
+            by_command[command] = node
+    [(command, node)] = by_command.items()
+    assert re.match(r"/usr/bin/python3\.\d\d ", command)
+    assert node.run("sh", "-c", command).stdout.startswith("DIFFERS: ")
 
 
 ALL_KILLED = "#!/bin/sh\nkill -KILL $$\n"
@@ -257,7 +245,6 @@ GATE_KILLED = f"""\
 exec {os.path.realpath(sys.executable)} "$@"
 """
 """Programs as the interpreter, of which a signal ends each process, or only that of the gate."""
-TO_SEE = "to see what to do, as root:"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -324,9 +311,10 @@ def test_an_interpreter_that_is_too_old(node: SandboxedNode) -> None:
     node.install(PASSES)
     python = f'exec {os.path.realpath(sys.executable)} -I -S -c "import sys;'
     old = f'#!/bin/sh\n{python} sys.version_info = (3, 9, 2); $4" "$5" "$6"\n'
+    node.place(HostLayout.python_path).unlink()
+    node.files.write(HostLayout.python_path, old, mode=0o755)
+    commands: set[str] = set()
     for command in (service(ROUTES), service(GUARD), gate()):
-        node.place(HostLayout.python_path).unlink()
-        node.files.write(HostLayout.python_path, old, mode=0o755)
         done = node.run("timeout", "60", *command)
         assert done.status not in {0, PASSED, 124}
         needed, _, apply = done.stderr.partition("; install a newer one, and then, as root: ")
@@ -337,7 +325,9 @@ def test_an_interpreter_that_is_too_old(node: SandboxedNode) -> None:
         apply, *others = apply.splitlines()
         is_gate = any(HostLayout.opening_command in line for line in others)
         assert is_gate == (command == gate())
-        assert "DONE" in node.run("sh", "-c", f"{apply} --wait 0").stdout
+        commands.add(apply)
+    [apply] = commands
+    assert "DONE" in node.run("sh", "-c", f"{apply} --wait 0").stdout
 
 
 # Signals, the lock and the network
