@@ -93,7 +93,7 @@ class Guard:
         probes, and checks. Other passes only set the routes.
         """
         self._refusals = 0
-        """In how many passes in a row, up to the last one, Linux has refused a change."""
+        """In how many passes in a row, up to the last one, Linux has refused all changes."""
         self._fight = Fight(host.files)
         self._said: dict[bool, set[Line]] = {False: set(), True: set()}
         """What was logged, so that it is not logged again: the lines of the last whole pass (True),
