@@ -3,7 +3,6 @@
 from hostrouting.finding import SEVERITIES, Finding, Remedy, worst_first
 from hostrouting.lines import capped, finding_lines, indented
 from hostrouting.release import call
-from hostrouting.text import printable
 
 STATUS = call("status")
 WAYS = [
@@ -39,13 +38,6 @@ def test_the_ways_out() -> None:
     }
 
 
-def test_no_way_out() -> None:
-    alone = LOST._replace(remedy=None)
-    assert alone.line == "UNIT: it is lost"
-    assert [*finding_lines([alone])] == ["UNIT: it is lost"]
-    assert alone.to_mapping()["commands"] == []
-
-
 def test_findings_with_one_way_out() -> None:
     """It stands below the last of those that follow each other."""
     first, second, third = (LOST._replace(sentence=sentence) for sentence in "abc")
@@ -69,9 +61,3 @@ def test_the_worst_is_first() -> None:
     error, warning, note = (LOST._replace(severity=severity) for severity in SEVERITIES)
     assert worst_first([note, warning, note, error]) == (error, warning, note)
     assert [note.level, warning.level] == [20, 30]
-
-
-def test_a_text_that_could_steer_the_terminal() -> None:
-    """What cannot be printed is escaped, and nothing else."""
-    assert printable("b\x1b[2J\n\udcff") == "b\\x1b[2J\\n\\udcff"
-    assert printable("b\u00e4r \\ it's") == "b\u00e4r \\ it's"

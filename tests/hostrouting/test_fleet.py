@@ -138,11 +138,6 @@ def test_a_name_of_several_lines(nodes: Path) -> None:
     assert worst["nodes"] == ["gpu-1", "gpu-2", name]
 
 
-def test_a_configuration_that_is_not_applied_yet(nodes: Path) -> None:
-    """It lacks nothing."""
-    assert problems_of(nodes, WANTED)["gpu-0"].repair == ()
-
-
 def test_the_page(nodes: Path) -> None:
     said = say("check", CIDR, "--snapshots", str(nodes))
     assert said.code == 1

@@ -4,21 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from hostrouting.text import counted, first_few, show, spoken
-
-
-@pytest.mark.parametrize(
-    ("words", "phrase"),
-    [
-        ("", ""),
-        ("a", "a"),
-        ("a b c d", "a, b, c and d"),
-        ("a b c d e f", "a, b, c, d and 2 more"),
-    ],
-)
-def test_a_phrase(words: str, phrase: str) -> None:
-    assert spoken(words.split()) == phrase
-    assert spoken(["a", "b", "c"], most=1, last="or") == "a or 2 more"
+from hostrouting.text import counted, first_few, show
 
 
 def test_the_first_texts() -> None:

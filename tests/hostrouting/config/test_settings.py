@@ -261,7 +261,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
             "172.16.5.4/16"
         ],
         "is the default route; list the networks": ["0.0.0.0/0", "::/0"],
-        "lies in a reserved range": ["127.0.0.0/8", "224.0.0.0/3", "fe80::/64"],
+        "lies in a reserved range": ["0.1.0.0/16", "127.0.0.0/8", "224.0.0.0/3", "fe80::/64"],
         "is not a string": [5, b"10.0.0.0/8"],
         # Linux routes no IPv4 packet by it.
         'is IPv4, written as IPv6; write "10.0.0.0/8"': ["::ffff:10.0.0.0/104"],

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 
 from hostrouting.config.settings import GateConfig
-from hostrouting.errors import RequirementError
 from hostrouting.gate.health import find_faults
 from hostrouting.host.host import Host
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeManager, h200
-from tests.support.tasks import LAYOUT, WANTED, configured, failure_of, run
+from tests.support.tasks import LAYOUT, WANTED, configured, run
 
 KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET,)))
@@ -68,14 +67,6 @@ def test_an_interpreter_that_others_can_change() -> None:
         assert "it was run" not in str(plan.findings) + plan.would_fail
     [untrusted] = find_faults(host, [KUBELET])
     assert untrusted.target == python
-
-
-def test_an_installed_program_that_does_not_run() -> None:
-    """The gate refuses every start, so a run that has nothing else to do fails, too."""
-    host = configured(GATED)
-    host.interpreter.broken = "No module named 'json'"
-    assert Configure(GATED, host=host).plan().is_empty
-    failure_of(run, Configure(GATED, host=host), of=RequirementError, match="cannot run")
 
 
 def test_an_image_that_a_group_may_write(tmp_path: Path) -> None:
