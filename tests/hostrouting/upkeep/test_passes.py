@@ -328,18 +328,6 @@ def test_cidrs_that_are_no_longer_configured() -> None:
     assert marker_of(host) == ""
 
 
-def test_a_failed_part_leaves_no_old_verdict() -> None:
-    """Without a check, nobody knows what is so now."""
-    host = node(REPAIRED)
-    make_pass(host, REPAIRED)
-    assert marker_of(host) == "ok"
-    lose_routes(host)
-    host.faults.fail("change", errno.EINVAL)
-    outcome = make_pass(host, REPAIRED, parts=("static_routes",))
-    assert outcome.error is not None
-    assert marker_of(host) == ""
-
-
 def test_a_route_of_ours_that_cannot_be_deleted() -> None:
     """Nothing is configured, so nothing waits for it: the next pass tries it again."""
     host = node()
