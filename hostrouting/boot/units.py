@@ -38,8 +38,10 @@ program={HostLayout.program_path};
 opening={HostLayout.opening_path};
 
 # Every end but `pass` refuses the start with 255, also an early one, such as a fork that fails.
-# With 1 to 254, systemd would skip the start and report a success.
+# With 1 to 254, systemd would skip the start and report a success. A pipe that the unit has closed
+# ends nothing.
 trap "exit 255" EXIT;
+trap "" PIPE;
 pass() {{ trap - EXIT; exit 0; }};
 
 # The echo of some shells makes other characters of a backslash, which a name may have. systemd
@@ -85,10 +87,11 @@ status=$?;
 say "<3>hostrouting: $unit was refused: the gate could not be run (exit $status), see the lines
  above";
 # Find a Python that can run the program, which may be damaged or gone, for the command to type. 126
-# and 127 say that nothing could be started. An empty file ends with 0, and prints nothing.
+# and 127 say that nothing could be started. An empty file ends with 0, and prints nothing. -I -S:
+# Python loads nothing from folders that other users may write to.
 advice="install Python 3.10 or newer, as the package python3 or python3.N";
 for python in {HostLayout.python_path} $(ls /usr/bin/python3.?? 2>/dev/null | tail -1); do
-  help=$(timeout 9 $python $program --help 2>/dev/null);
+  help=$(timeout 9 $python -I -S $program --help 2>/dev/null);
   case $?$help in
     12[67]) ;;
     0?*) advice="to see what to do, as root: $python $program status"; break;;

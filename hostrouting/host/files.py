@@ -103,14 +103,18 @@ class LocalFiles:
         if place == f"{self._root}/dev/null":
             return b""
         with _host_errors("read", place):
-            # Some files are in another user's folder, who can put anything there, at any moment.
-            # O_PATH opens nothing: to open a device can have an effect, and a fifo would wait.
+            # Some files are in another user's folder, who can put anything there, at any moment. So
+            # it is looked at before it is opened, which could wait (a fifo), or have an effect (a
+            # device).
             try:
                 handle = os.open(place, os.O_PATH)
             except _ABSENT:
                 return None
             try:
-                require_kind("read", place, _entry(place, os.fstat(handle)), "file")
+                status = os.fstat(handle)
+                require_kind("read", place, _entry(place, status), "file")
+                if status.st_size == 0:  # perhaps the kernel's, such as /proc/kmsg, which waits
+                    return b""
                 with open(f"/proc/self/fd/{handle}", "rb") as stream:
                     return stream.read(16_000_000)  # no file of ours is longer
             finally:

@@ -197,6 +197,14 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
         assert HERE.remove(str(path)), "a marker can be written there again"
 
 
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_file_of_the_kernel(tmp_path: Path) -> None:
+    """It looks like a file, and may wait for ever: another user's link can lead there."""
+    (tmp_path / "it").symlink_to("/proc/kmsg")
+    assert in_child(lambda: HERE.read(str(tmp_path / "it"))) == ""
+
+
 @pytest.mark.needs("root")
 def test_a_file_of_another_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its owner could change it at any time, so it is replaced; in an image it may stay."""

@@ -241,7 +241,7 @@ def test_something_else_than_the_program_or_the_interpreter(tmp_path: Path) -> N
 ALL_KILLED = "#!/bin/sh\nkill -KILL $$\n"
 GATE_KILLED = f"""\
 #!/bin/sh
-[ "$1" != -I ] || kill -KILL $$
+[ "$3" != -c ] || kill -KILL $$
 exec {os.path.realpath(sys.executable)} "$@"
 """
 """Programs as the interpreter, of which a signal ends each process, or only that of the gate."""
@@ -295,6 +295,24 @@ def test_the_umask_of_a_unit(node: SandboxedNode) -> None:
     node.files.write(PYTHON, "#!/bin/sh\necho x >/run/written; exit 97\n", mode=0o755)
     assert node.run("sh", "-c", 'umask 0; exec "$@"', "sh", *gate()).status == 0
     assert node.place("/run/written").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_broken_pipe(node: SandboxedNode) -> None:
+    """It ends no gate, which a unit with SuccessExitStatus=SIGPIPE would count as a success."""
+    command = "import os; r, w = os.pipe(); os.close(r); os.dup2(w, 2); os.execvp(*A)"
+    words = gate()
+    code = f"A = ({words[0]!r}, {words!r}); import signal; signal.signal(13, 0); {command}"
+    assert node.run(sys.executable, "-c", code).status == 255
+
+
+def test_the_failure_path_loads_no_site(node: SandboxedNode) -> None:
+    """A file of others in a folder of site-packages would run as root there."""
+    node.place(PROGRAM).touch()
+    node.files.write(PYTHON, '#!/bin/sh\necho "$@" >>/run/calls; exit 1\n', mode=0o755)
+    start(node)
+    calls = node.place("/run/calls").read_text().splitlines()
+    assert len(calls) > 1
+    assert all(call.startswith("-I -S ") for call in calls)
 
 
 def test_no_process_can_be_started(node: SandboxedNode) -> None:
