@@ -161,9 +161,7 @@ def _with_routing(
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
     # If others may have written config.json, no command is proposed that would carry it out.
     is_config_suspect = any(finding.target == HostLayout.config_path for finding in findings)
-    check: HostCheck | None = None
-    if config.route_overlap.cidrs:
-        check = answers.ask(lambda: check_host(config, host))
+    check = answers.ask(lambda: check_host(config, host)) if config.route_overlap.cidrs else None
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     checked = [] if check is None else [*_findings_of_check(check, plan)]
     # Only an operator knows which default route is meant. Until its device is named, nothing can be
@@ -269,15 +267,17 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """Yield a warning for each unit that waits, or that systemd will not start: it is masked, or
-    has failed for good ("stuck"). There is none for a unit that systemd skips, or that fails and is
-    started again, because a kubelet may do so until it joins a cluster.
+    """Yield a warning for each unit that waits, that systemd will not start, because it is masked
+    or has failed for good ("stuck"), or that its gate has refused. There is none for a unit that
+    systemd skips, or that fails by itself and is started again, because a kubelet may do so until
+    it joins a cluster.
     """
     for unit in units:
-        if unit.state in {"stuck", "masked", "waiting", "queued"}:
+        # Only a unit that has failed has `reasons`: those of its gate.
+        if unit.state in {"stuck", "masked", "waiting", "queued"} or unit.reasons:
             yield Finding(
                 "unit", "warning", unit.sentence, unit.unit, unit.remedy,
-                can_retry=_CODES[unit.state] == CANNOT_DECIDE,  # if it waits, the wait may end
+                can_retry=unit.state not in {"stuck", "masked"},  # the others may end by themselves
             )  # fmt: skip
 
 

@@ -298,7 +298,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: another program fights with the guard": right_but(
         written(LAYOUT.fight_path, "412\nanother program takes away our routes\n")
     ),
-    "in force: kubelet fails": right_but(*UNITS["fails"]),
+    "waiting: kubelet was refused, and starts again": right_but(*UNITS["fails"]),
     "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
     "open: by an administrator, and routes are missing": right_but(
         lose_routes, written(LAYOUT.opening_path, "ticket 4711\n")

@@ -260,7 +260,7 @@ def test_pages(snapshot: object) -> None:
 
 def test_the_document() -> None:
     """It has what the page has, for a program."""
-    host = INCIDENTS["in force: kubelet fails"]()
+    host = INCIDENTS["waiting: kubelet was refused, and starts again"]()
     page = say("status", host=host)
     document = say("status", "--json", host=host).json
     assert document["headline"] == page.lines[0]
@@ -269,7 +269,7 @@ def test_the_document() -> None:
     assert document["check"] == say("check", "--json", host=host).json
     [unit, guard] = document["units"]
     assert (unit["state"], unit["reasons"]) == ("fails", [OVERLAP])
-    assert f"  {unit['sentence']}" in page.lines
+    assert page.lines[0] == f"WAITING: {unit['sentence']}"
     assert guard["state"] == "runs"
 
 
