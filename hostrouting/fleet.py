@@ -55,9 +55,7 @@ def check_snapshots(
     the folder has no snapshot, or there is nothing to check.
     """
     require_cidrs(config)
-    # An empty name, which an unset variable leaves, is the working folder for `Path`. A folder that
-    # cannot be read has no files.
-    paths = sorted(Path(folder or "/dev/null").glob("*.json"))
+    paths = sorted(Path(folder).glob("*.json"))  # none if the folder cannot be read
     if not paths:
         raise ConfigError([Fault("--snapshots", str(folder), "has no *.json file", SAVE)])
     # Called here, and not in a generator, which would begin only when the caller takes the first
@@ -94,6 +92,7 @@ def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
     sentences += report.missing_defaults
     sentences += [doubt.name.upper() for doubt in (*report.doubts, *report_after.doubts)]
     for family in report_after.families:
+        sentences += [flaw.name.upper() for flaw in family.flaws]
         for range_ in family.repair.unrepairable:
             sentences.append(f"no route repairs some addresses ({range_.why.reason})")
     return NodeProblem(report.verdict, "; ".join(dict.fromkeys(sentences)), report_after.routes)

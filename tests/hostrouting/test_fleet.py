@@ -17,7 +17,7 @@ from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, WANTED
-from tests.support.topologies import dual_stack_h200, marked_vm, refusing
+from tests.support.topologies import dual_stack_h200, marked_vm, refusing, vm_of
 
 CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
 
@@ -86,6 +86,13 @@ def test_a_node_that_is_repaired(tmp_path: Path) -> None:
     kernel = with_routes(*REPAIR, dev="eth0", gateway="10.0.0.1", protocol=OURS)
     (tmp_path / "gpu-0.json").write_text(kernel.snapshot().to_json())
     assert problems_of(tmp_path) == {"gpu-0": fleet.NodeProblem("ok")}
+
+
+def test_a_better_default_route_of_another_card(tmp_path: Path) -> None:
+    """The repair would lead by that card, so the nodes are named."""
+    text = "172.16.0.0/17 dev ib0; default via 10.1.0.1 dev eth1 metric 5; link eth1 nic"
+    (tmp_path / "a.json").write_text(vm_of(text).to_json())
+    assert "leaves through ibN; DEFAULT-ROUTES" in problems_of(tmp_path)["a"].sentence
 
 
 def test_the_families(tmp_path: Path) -> None:
@@ -159,13 +166,3 @@ def test_the_exit_code(nodes: Path, monkeypatch: pytest.MonkeyPatch, kept: str, 
 def test_folders_without_snapshots(folder: str, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="--snapshots"):
         fleet.check_snapshots(tmp_path / folder, CONFIG, executor)
-
-
-def test_a_folder_without_a_name(nodes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unset variable is not the working folder."""
-    monkeypatch.chdir(nodes)
-    said = say("check", CIDR, "--snapshots", "")
-    assert (said.code, said.err.partition(";")[0]) == (
-        2,
-        "hostrouting: --snapshots has no *.json file",
-    )
