@@ -16,7 +16,8 @@ T = TypeVar("T")
 def await_in_task(
     ctx: phases.Context, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
 ) -> T:
-    """Run the coroutine in the loop, which another thread runs, and return its result.
+    """Run the coroutine in the loop, which another thread runs, and return its result. Begin the
+    run with `run_async`: `run` would block the loop, and the coroutine would not begin.
 
     If the task is cancelled, the coroutine is cancelled. It has ended when Cancelled is raised.
     """
@@ -24,7 +25,14 @@ def await_in_task(
     async def begin() -> asyncio.Task[T]:
         return loop.create_task(coroutine)
 
-    running = asyncio.run_coroutine_threadsafe(begin(), loop).result()
+    begun = asyncio.run_coroutine_threadsafe(begin(), loop)
+
+    def give_up() -> None:  # while something blocks the loop
+        if begun.cancel():
+            coroutine.close()
+
+    with ctx.on_cancel(give_up):
+        running = begun.result()
     ended = asyncio.run_coroutine_threadsafe(asyncio.wait([running]), loop)
     with ctx.on_cancel(lambda: loop.call_soon_threadsafe(running.cancel)):
         ended.result()

@@ -23,6 +23,7 @@ def run() -> int:
 
 
 def _too_old() -> str:
+    # What to tell somebody whose Python is too old: which one is needed, and which one runs now.
     needed = "hostrouting needs Python {}.{} or newer".format(*OLDEST_PYTHON)
     present = "{} is Python {}.{}.{}".format(sys.executable, *sys.version_info[:3])
     return f"{needed}, and {present}; start it with a newer one, such as python3.11, or install one"

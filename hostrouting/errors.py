@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, PROBLEM
 from hostrouting.finding import Finding, Name, Remedy
-from hostrouting.text import first_of
+from hostrouting.text import first_few
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet"]
 
@@ -52,17 +52,18 @@ class HostRoutingError(Exception):
     ) -> None:
         self.kind = kind
         self.findings = tuple(findings)
-        # Without a message, the findings are the message.
+        # Without a message, the sentences of the findings are the message.
         sentences = [str(finding) for finding in self.findings]
-        super().__init__(message or "\n".join(first_of(sentences)))
+        super().__init__(message or "\n".join(first_few(sentences)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
         self.can_retry = kind in _RETRIED
+        # A retry can help only if each finding that is an error may go away by itself.
         if errors:
             self.can_retry = all(error.can_retry for error in errors)
 
     @property
     def has_no_answer(self) -> bool:
-        """Whether there was no answer, so that the request may have been carried out, or not."""
+        """Whether a request got no answer. Nobody knows then whether it was carried out."""
         return self.kind in {"no-answer", "timeout"}
 
     @property
@@ -80,8 +81,9 @@ class HostRoutingError(Exception):
         self.findings = (Finding(name, "error", str(self), target, can_retry=self.can_retry),)
 
     def to_mapping(self) -> dict[str, object]:
-        """The class, the kind and the public attributes as JSON, for the report of a run. `effects`
-        says what was changed, and `notes` has what was added with `add_note`.
+        """The error as a JSON value, for the report of a run: its class, its kind, and its public
+        attributes, such as `effects`, which says what was changed. `notes` has what was added with
+        `add_note`.
         """
         mapping: dict[str, object] = {"error": type(self).__name__, "kind": self.kind}
         mapping["canRetry"] = self.can_retry
@@ -89,7 +91,7 @@ class HostRoutingError(Exception):
         for name, fact in vars(self).items():
             if name == "__notes__":  # here Python keeps the notes
                 mapping["notes"] = fact
-            # These are in the mapping already, or come last, or are no JSON.
+            # Three of these have a key already, or get one below; a report is not JSON.
             elif not name.startswith("_") and name not in {
                 "kind",
                 "can_retry",
@@ -146,20 +148,23 @@ class ConfigError(HostRoutingError, ValueError):
         lines = [first, *(f"  {line}" for line in others)]
         findings: list[Finding] = []
         if remedy is not None:
-            sentence = f"{first} {'; '.join(first_of(others, 3))}".strip()
+            sentence = f"{first} {'; '.join(first_few(others, 3))}".strip()
             findings.append(Finding("file", "error", sentence, source, remedy))
             lines += [f"  {way.line}" for way in remedy.ways()]
         super().__init__("\n".join(lines), findings=findings)
 
     def _describe_faults(self, headline: str) -> list[str]:
-        """The line of the only fault; or a headline, and a line for each fault."""
+        """The lines of the message: one line for a single fault; for several faults, a headline and
+        a line for each. `headline` takes the place of the usual one ("FILE has 2 faults:").
+        """
         where = self.source or "the configuration"
         if headline or len(self.faults) > 1:
             return [headline or f"{where} has {len(self.faults)} faults:", *map(str, self.faults)]
         [fault] = self.faults
         if fault.path and not self.source:
             return [str(fault)]
-        colon = ":" if fault.path or fault.value else ""  # else the fault says what the file "is"
+        # A fault of the whole file continues the sentence: "new.json is empty".
+        colon = ":" if fault.path or fault.value else ""
         return [f"{where}{colon} {fault}"]
 
     def to_mapping(self) -> dict[str, object]:
@@ -185,10 +190,10 @@ class ApplyError(HostRoutingError):
     def __init__(self, *reasons: str, after: str, can_retry: bool) -> None:
         self.reasons = reasons
         self.after = after
-        sentences = "; ".join((*first_of(reasons), after))  # why, and how the routes are now
+        sentences = "; ".join((*first_few(reasons), after))  # why, and how the routes are now
         super().__init__(f"the routes could not be applied: {sentences}")
         self.can_retry = can_retry
-        self._make_finding("requirement")  # the only finding of this error
+        self._make_finding("requirement")  # what the host lacks: the name of the only finding
 
 
 class RouteOverlapError(HostRoutingError):
@@ -213,8 +218,9 @@ class RouteOverlapError(HostRoutingError):
 
     @property
     def exit_code(self) -> int:
-        """CANNOT_DECIDE if only a default route is missing, which may still come (`can_retry`), or
-        if the verdict is undecided; else PROBLEM.
+        """The exit code of a run that fails with this error: CANNOT_DECIDE if the verdict is
+        undecided, or if only a default route is missing, which may still come (`can_retry`); else
+        PROBLEM.
         """
         if self.can_retry or getattr(self.report, "verdict", "") == "undecided":
             return CANNOT_DECIDE
@@ -233,7 +239,7 @@ class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     ) -> None:
         super().__init__(message, kind=kind, findings=findings)
         self.can_retry = True
-        if kind:  # busy; other errors bring their findings
+        if kind:  # "busy"; without a kind, the caller has given the findings
             self._make_finding("lock")
 
 
@@ -262,7 +268,7 @@ class HostError(HostRoutingError):
         self.output = output
         self.lines = tuple(lines)
         super().__init__(f"{message} ({what}: {output})" if output else message, kind=kind)
-        # Only two parts of a host are also names of findings.
+        # The finding is called like the part of the host, if findings have such a name.
         self._make_finding(what if what in {"file", "azure-vnet"} else "requirement", self.target)
 
     @property
@@ -293,11 +299,13 @@ class BackendError(HostRoutingError):
         self.kernel = kernel
         self.route = route
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message, kind=kind)
-        self._make_finding("requirement")  # the only finding of this error
+        self._make_finding("requirement")  # what the host lacks: the name of the only finding
 
 
 def is_denied(error: BaseException | None) -> bool:
-    """Whether this error, or one that caused it, says that this process lacks a permission."""
+    """Whether this error means that this process lacks a permission. It does if it says so itself,
+    or if an error that caused it does.
+    """
     if error is None:
         return False
     if isinstance(error, HostError | OSError) and error.errno in {errno.EACCES, errno.EPERM}:

@@ -44,14 +44,18 @@ class Remedy(NamedTuple):
     """Another way."""
 
     def ways(self) -> Iterator["Remedy"]:
-        """The first way, and then the others."""
+        """Each way to settle the finding as a remedy of its own: this one, and then the others,
+        which `otherwise` has.
+        """
         yield self._replace(otherwise=None)
         if self.otherwise is not None:
             yield from self.otherwise.ways()
 
     @property
     def line(self) -> str:
-        """The first way: words, or a command after words that say when or what for."""
+        """The first way, as text: its words alone, or its command, with the words in front of it:
+        "until the next boot, as root: ip route add …".
+        """
         if not self.command:
             return self.words
         before = [self.words] if self.words else []
@@ -81,10 +85,11 @@ class Finding(NamedTuple):
 
     @property
     def level(self) -> int:
-        """The log level of a finding that is only reported: INFO for a note, else WARNING. ERROR is
-        for what makes a run fail.
+        """The log level for a finding that makes no run fail: INFO for a note, else WARNING. The
+        error of a run that fails is logged as an ERROR.
         """
-        # The numbers of INFO and WARNING: the module logging takes long to load.
+        # These are the numbers of INFO and WARNING. The module `logging`, which has the names,
+        # takes long to load.
         return 20 if self.severity == "note" else 30
 
     @property
@@ -110,7 +115,7 @@ class Finding(NamedTuple):
             "canRetry": self.can_retry,
         }
 
-    def __hash__(self) -> int:  # the facts are a dict, which has no hash
+    def __hash__(self) -> int:  # not of all fields: the facts are a dict, which has no hash
         return hash(self.sentence)
 
     def __str__(self) -> str:
@@ -125,7 +130,7 @@ def with_severity(severity: Severity, findings: Iterable[Finding]) -> tuple[Find
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Each finding once, errors before warnings before notes."""
+    """Sort the findings, with errors first and notes last, and leave out repetitions."""
     return tuple(
         sorted(dict.fromkeys(findings), key=lambda finding: SEVERITIES.index(finding.severity))
     )

@@ -11,24 +11,26 @@ Nothing here asks this host.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.check import check_snapshot, require_cidrs
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.snapshot import SAVE, Snapshot
 from hostrouting.routes.plan import plan_static_routes
-from hostrouting.text import spoken
+from hostrouting.text import grouped, spoken
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
+    from os import PathLike
 
     from hostrouting.config.settings import HostRoutingConfig, StaticRoute
 
 NO_VERDICT = "no verdict"
+_WORST_FIRST = ("overlap", NO_VERDICT, "no-default-route", "undecided", "ok")
 _NUMBER = re.compile(r"\d+")
 
 
@@ -44,7 +46,7 @@ class NodeProblem(NamedTuple):
 
 
 def check_snapshots(
-    folder: str | os.PathLike[str], config: HostRoutingConfig, executor: Executor
+    folder: str | PathLike[str], config: HostRoutingConfig, executor: Executor
 ) -> Iterator[tuple[str, NodeProblem]]:
     """Check the *.json files in this folder against `config`, the whole configuration of the nodes.
     Yield the name of each node with its problem, in the order of the names.
@@ -53,22 +55,21 @@ def check_snapshots(
     the folder has no snapshot, or there is nothing to check.
     """
     require_cidrs(config)
-    try:
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
-    except OSError as error:
-        fault = Fault("--snapshots", str(folder), f"cannot be read: {error.strerror}", SAVE)
-        raise ConfigError([fault]) from error
-    if not names:
+    paths = sorted(Path(folder).glob("*.json"))  # none if the folder cannot be read
+    if not paths:
         raise ConfigError([Fault("--snapshots", str(folder), "has no *.json file", SAVE)])
-    paths = [os.path.join(folder, name) for name in names]
-    # At once, and not when the first result is taken: the executor may be shut down by then.
+    # Called here, and not in a generator, which would begin only when the caller takes the first
+    # result: the executor may be shut down by then.
     problems = executor.map(partial(_judge_file, config=config), paths, chunksize=16)
-    return zip([name.removesuffix(".json") for name in names], problems, strict=True)
+    return zip([path.stem for path in paths], problems, strict=True)
 
 
-def _judge_file(path: str, *, config: HostRoutingConfig) -> NodeProblem:
-    # The sentence is about the node as it is. The repair is for the node after `config` is applied,
-    # so the routes of `config` are not proposed again.
+def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
+    # Find the problem of the node whose snapshot is in this file. Its sentence is about the node as
+    # it is. The repair, and what it does not settle, are for the node after `config` is applied, so
+    # the routes of `config` are not proposed again.
+    if not path.is_file():  # such as a named pipe, which nobody may ever write into
+        return NodeProblem(NO_VERDICT, "the snapshot is not a file")
     try:
         snapshot = Snapshot.load(path)
     except ConfigError as error:
@@ -76,25 +77,33 @@ def _judge_file(path: str, *, config: HostRoutingConfig) -> NodeProblem:
         return NodeProblem(NO_VERDICT, str(ConfigError(error.faults, "the snapshot")))
     report = report_after = check_snapshot(snapshot, config)
     plan = plan_static_routes(config, snapshot)
-    if plan.changes:
+    # If nothing escapes, nothing is to be repaired, although `config` may lack a route that the
+    # node has.
+    if report.escapes and plan.changes:
         report_after = check_snapshot(plan.apply_to(snapshot), config)
-    sentences = [
-        f"leaves through {spoken(escape.devs)}" if escape.devs else f"is lost ({escape.kind})"
-        for escape in report.escapes
-    ]
+    sentences: list[str] = []
+    for escape in report.escapes:
+        # The numbers are taken out, so that a node with an escape through ib0 and one with an
+        # escape through ib1 have the same problem.
+        devs = dict.fromkeys(_NUMBER.sub("N", dev) for dev in escape.devs)
+        sentences.append(
+            f"leaves through {spoken([*devs])}" if devs else f"is lost ({escape.kind})"
+        )
     sentences += report.missing_defaults
-    sentences += [doubt.name.upper() for doubt in report.doubts]
-    # Without their numbers, so that nodes with escapes through ib0 and ib1 are one group.
-    sentence = "; ".join(dict.fromkeys(_NUMBER.sub("N", each) for each in sentences))
-    return NodeProblem(report.verdict, sentence, report_after.routes)
+    sentences += [doubt.name.upper() for doubt in (*report.doubts, *report_after.doubts)]
+    for family in report_after.families:
+        sentences += [flaw.name.upper() for flaw in family.flaws]
+        for range_ in family.repair.unrepairable:
+            sentences.append(f"no route repairs some addresses ({range_.why.reason})")
+    return NodeProblem(report.verdict, "; ".join(dict.fromkeys(sentences)), report_after.routes)
 
 
 def group_nodes(results: Iterable[tuple[str, NodeProblem]]) -> dict[NodeProblem, list[str]]:
-    """The names of the nodes by their problem; the problem that the most nodes have is first, and
-    then come the nodes without one.
+    """Group the nodes: for each problem the names of the nodes that have it. The worst verdict is
+    first and, of several problems with one verdict, the one that most nodes have.
     """
-    groups: dict[NodeProblem, list[str]] = {}
-    for name, problem in results:
-        groups.setdefault(problem, []).append(name)
-    order = sorted(groups, key=lambda problem: (problem.verdict == "ok", -len(groups[problem])))
+    groups = grouped((problem, name) for name, problem in results)
+    order = sorted(
+        groups, key=lambda problem: (_WORST_FIRST.index(problem.verdict), -len(groups[problem]))
+    )
     return {problem: groups[problem] for problem in order}

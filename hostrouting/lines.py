@@ -11,13 +11,17 @@ SHOWN = 20
 
 
 def capped(lines: Sequence[str]) -> Iterator[str]:
-    """The first lines, each of one thing, and a line that counts the others."""
+    """The first SHOWN of these lines, and a line that counts the others, so that a page stays
+    short. Each line is about one thing.
+    """
     yield from lines[:SHOWN]
     yield from count_of_others(lines)
 
 
 def count_of_others(things: Sequence[object]) -> Iterator[str]:
-    """A line that counts the things that are not shown, if there are any."""
+    """A line that counts the things beyond the first SHOWN, which a page does not have. If there
+    are no more things, there is no line.
+    """
     if len(things) > SHOWN:
         yield f"  ... and {len(things) - SHOWN:,} more; --json shows all"
 
@@ -27,10 +31,9 @@ def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
     yield from capped([f"  {verb}{thing}" for thing in things])
 
 
-def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator[str]:
-    """A line for each finding, with the ways of its remedy below it. Findings in a row with the
-    same remedy have it once, below the last of them. The command `without` is left out, because it
-    stands elsewhere on the page.
+def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """A line for each finding, and below it a line for each way of its remedy. If findings in a row
+    have the same remedy, only the last of them shows it.
     """
     shown = findings[:SHOWN]
     next_remedies = [*(finding.remedy for finding in shown[1:]), None]
@@ -38,14 +41,13 @@ def finding_lines(findings: Sequence[Finding], *, without: str = "") -> Iterator
     for finding, next_remedy in zip(shown, next_remedies, strict=False):
         yield f"{finding.name.upper()}: {finding.sentence}"
         if finding.remedy != next_remedy:
-            yield from way_lines(finding.remedy, without=without)
+            yield from remedy_lines(finding.remedy)
     yield from count_of_others(findings)
 
 
-def way_lines(remedy: Remedy | None, *, indent: int = 2, without: str = "") -> Iterator[str]:
-    """A line for each way of the remedy, except the command `without`."""
+def remedy_lines(remedy: Remedy | None, *, indent: int = 2) -> Iterator[str]:
+    """A line for each way of the remedy."""
     if remedy is None:
         return
     for way in remedy.ways():
-        if not way.command or way.command != without:
-            yield f"{' ' * indent}{way.line}"
+        yield f"{' ' * indent}{way.line}"

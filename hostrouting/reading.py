@@ -4,13 +4,14 @@ settings. Every fault of a document is reported at once, each with its path.
 How a value is read follows from the type of its field:
 
 - `bool`, `int`, `str`, and a `Literal`, which is one of its words in any case;
-- `X | None` is read as X, `tuple[X, ...]` is a list, and a NamedTuple is an object;
+- `X | None` is read as X, and an empty text as None, unless X is an object; `tuple[X, ...]` is a
+  list, and a NamedTuple is an object;
 - `Annotated[int, range(256)]` is one of these integers; `Annotated[X, rule, ...]` is read as X, and
   then passes through the rules: functions that return the value, or another one, or raise
   `ValueError(rule, remedy)`, as `must` makes them;
 - a type that was registered has the reader that it was registered with.
 
-Null and an empty text count as absent. A class may have a method `faults_between`, which finds what
+Null counts as absent. A class may have a method `faults_between`, which finds what
 is wrong with several of its values together, once each is right.
 """
 
@@ -57,8 +58,8 @@ class _FaultyError(ValueError):
 
 
 def must(condition: Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
-    """A rule for one value, for `Annotated`: its condition, what is said if that fails, and the
-    remedy.
+    """Make a rule for `Annotated`: a value that does not meet the condition is a fault. `rule` says
+    what is wrong with the value ("is not a device name"), and `remedy` what to do about it.
     """
 
     def check(value: Any) -> Any:
@@ -75,8 +76,9 @@ def matches(pattern: str) -> Callable[[str], object]:
 
 
 def text_as(make: Callable[[str], Any], rule: str) -> Reader:
-    """A reader that calls `make` with a text; an object of `ipaddress` is first turned into its
-    text. Many routes share a few addresses and devices, so the last results are cached.
+    """Make a reader that turns a text into a value with `make`. If `make` refuses the text, `rule`
+    says what is wrong with it. An object of `ipaddress` is read as its text. The last results are
+    cached, because many routes share a few addresses and devices.
     """
     cached = lru_cache(4096)(make)
 
@@ -92,12 +94,12 @@ def text_as(make: Callable[[str], Any], rule: str) -> Reader:
 
 
 def _integer_in(numbers: Any) -> Reader:
-    # `numbers` is a range, or a tuple of the few numbers that are allowed.
+    # A reader of integers that are among `numbers`: a range, or a tuple of a few numbers.
     if isinstance(numbers, range):
         rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
     else:
         rule = f"is not {' or '.join(map(str, numbers))}"
-    # For Python alone, True is an integer, too.
+    # `type` and not isinstance, because for Python, True is an integer, too.
     return must(lambda value: type(value) is int and value in numbers, rule)
 
 
@@ -117,14 +119,15 @@ def register(kind: Any, reader: Reader) -> None:
 
 
 def reader_of(kind: Any) -> Reader:
-    """The function that reads a value of this type."""
+    """The function that reads a value of this type from JSON; a faulty value is a ValueError."""
     if kind in _READERS:
         return _READERS[kind]
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _annotated(*parts)
+        return _reader_with_rules(*parts)
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
-        return reader_of(parts[0])
+        reader = reader_of(parts[0])
+        return reader if hasattr(parts[0], "_fields") else partial(_read_unless_empty, reader)
     if origin is Literal:
         words = {word.lower(): word for word in parts}
         return text_as(lambda text: words[text.lower()], f"is not one of {', '.join(parts)}")
@@ -136,8 +139,15 @@ def reader_of(kind: Any) -> Reader:
     return partial(_read_object, kind)
 
 
-def _annotated(kind: Any, *rules: Any) -> Reader:
-    # The reader of Annotated[kind, *rules]; the only rule of an integer is the numbers it may be.
+def _read_unless_empty(reader: Reader, text: Any) -> Any:
+    # Reads a value that may be None (X | None) by the reader of X. An empty text becomes None,
+    # because configurations of the Go original can have one in place of a gateway or device.
+    return None if text == "" else reader(text)
+
+
+def _reader_with_rules(kind: Any, *rules: Any) -> Reader:
+    # The reader of Annotated[kind, *rules]: each rule checks or changes what the one before it has
+    # returned. For an integer, the only rule is a range or a tuple of the numbers that it may be.
     if isinstance(rules[0], range | tuple):
         return _integer_in(rules[0])
     readers = (reader_of(kind), *rules)
@@ -159,8 +169,9 @@ class _Field(NamedTuple):
 
 
 def _fields_of(cls: Any) -> dict[str, _Field]:
+    # For each key that the class has in JSON: the reader and the default of its value.
     kinds = get_type_hints(cls, include_extras=True)
-    keys = getattr(cls, "json_keys", cls._fields)  # those of a section are in camelCase
+    keys = getattr(cls, "json_keys", cls._fields)  # `section` gives a class keys in camelCase
     fields: dict[str, _Field] = {}
     for key, name in zip(keys, cls._fields, strict=True):
         fields[key] = _Field(reader_of(kinds[name]), cls._field_defaults.get(name, _REQUIRED))
@@ -172,22 +183,24 @@ fields_of: Callable[[Any], dict[str, _Field]] = lru_cache(None)(_fields_of)
 
 
 def _read_member(reader: Reader, key: str, value: object, faults: list[Fault]) -> Any:
-    """The value of a key, or of a place in a list; None if it is faulty. Its faults are added to
-    `faults`, with the key in front of their paths.
+    """Read the value of a key, or of a place in a list ("[1]"). Return None if it is faulty, and
+    add its faults to `faults`, with the key in front of their paths ("[1].gateway").
     """
     try:
         return reader(value)
-    except _FaultyError as error:
-        for fault in error.faults:  # such as "gateway" in "routes[1]"
+    except _FaultyError as error:  # an object or a list, which may have several faults
+        for fault in error.faults:
             separator = "." if fault.path and not fault.path.startswith("[") else ""
             faults.append(fault._replace(path=f"{key}{separator}{fault.path}"))
-    except ValueError as error:
+    except ValueError as error:  # its arguments are the broken rule and the remedy
         faults.append(Fault(key, show(value), *error.args))
     return None
 
 
 def _read_list(read_item: Reader, length: int | None, values: Any) -> tuple[Any, ...]:
-    # A tuple comes from the constructor of a section. A NamedTuple is one, too, but an object.
+    # Reads each item of a list, and raises all faults at once. A list can also be a tuple, from the
+    # constructor of a section, but not a NamedTuple, because that is an object. `length` is the
+    # number of items that the list must have; with None, any.
     if not isinstance(values, list) and type(values) is not tuple:
         raise ValueError("is not a list", "write [...], even around a single item")
     if length is not None and length != len(values):
@@ -202,7 +215,9 @@ def _read_list(read_item: Reader, length: int | None, values: Any) -> tuple[Any,
 
 
 def _read_object(cls: Any, document: Any) -> Any:
-    """An object of the class from a JSON object; an object of the class is returned as it is."""
+    """Make an object of the class from a JSON object, or raise all of its faults at once. If
+    `document` is already an object of the class, it is returned as it is.
+    """
     if isinstance(document, cls):
         return document
     fields = fields_of(cls)
@@ -211,33 +226,34 @@ def _read_object(cls: Any, document: Any) -> Any:
         raise ValueError("is not an object", remedy)  # noqa: TRY004  a fault of the input
     faults: list[Fault] = []
     values = {key: field.default for key, field in fields.items()}
-    repeated = getattr(document, "repeated", ())
+    repeated = getattr(document, "repeated", ())  # keys given more than once, noted by `parse`
     for key, value in document.items():
         if key in repeated:
             faults.append(Fault(key, "", "given more than once"))
-        if value is None or value == "":  # both count as absent
-            continue
-        if key in fields:
-            values[key] = _read_member(fields[key].reader, key, value, faults)
-        else:
+        if key not in fields:
             faults.append(_unknown(key, fields))
+        elif value is not None:  # null counts as absent: the default stays
+            values[key] = _read_member(fields[key].reader, key, value, faults)
     faults += [Fault(key, "", "missing") for key, value in values.items() if value is _REQUIRED]
     if faults:
         raise _FaultyError(faults)
-    result = tuple.__new__(cls, values.values())  # the constructor of a section calls this function
+    # Not `cls(…)`, because the constructor of a section calls this function.
+    result = tuple.__new__(cls, values.values())
     if hasattr(result, "faults_between"):
-        faults += result.faults_between()  # of several values together, so each had to be right
+        # What is wrong with several values together: it can be asked once each of them is right.
+        faults += result.faults_between()
     if faults:
         raise _FaultyError(faults)
     return result
 
 
 def _unknown(key: object, known: Iterable[str]) -> Fault:
-    # The remedy is the known key that is nearest, in any case, or else all of them.
+    # The fault of an unknown key. The remedy names the known key that is most similar to it,
+    # whatever their case; if none is similar (80 %), it lists all known keys.
     from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
 
     is_plain = isinstance(key, str) and key.isascii() and key.isidentifier()
-    path = str(key) if is_plain else f"[{show(key)}]"  # a path can be read after any key
+    path = str(key) if is_plain else f"[{show(key)}]"  # a path is readable with any key
     lower = {each.lower(): each for each in known}
     near = get_close_matches(str(key).lower(), lower, 1, 0.8)
     remedy = f"did you mean {lower[near[0]]}?" if near else f"the known keys are {', '.join(known)}"
@@ -248,8 +264,9 @@ def _unknown(key: object, known: Iterable[str]) -> Fault:
 
 
 def section(cls: type[T]) -> type[T]:
-    """Make a NamedTuple a section of a configuration, whose keys in JSON are its attributes in
-    camelCase, and whose constructor and `_replace` read each argument, as from JSON.
+    """Make a NamedTuple a section of a configuration. Its constructor and `_replace` then check and
+    convert each argument by the same rules as a value from JSON. In JSON, its keys are its
+    attributes in camelCase.
     """
     made: Any = cls
     made.json_keys = tuple(map(_camel, made._fields))
@@ -257,39 +274,44 @@ def section(cls: type[T]) -> type[T]:
 
     @wraps(plain_new)
     def new_section(subclass: Any, *values: Any, **settings: Any) -> Any:
-        # The arguments in their order, with the defaults of those that are left out.
+        # `plain_new` brings the arguments into the order of the fields, and fills in the defaults.
         given = plain_new(subclass, *values, **settings)
         return read(subclass, dict(zip(made.json_keys, given, strict=True)))
 
     made.__new__ = new_section
-    # `_replace` makes its value with `_make`.
+    # `_replace` makes its result with `_make`, which by itself would check nothing.
     made._make = classmethod(lambda subclass, values: subclass(*values))
     return cls
 
 
 def _camel(attribute: str) -> str:
+    # `expected_cidrs` becomes `expectedCidrs`.
     first, *words = attribute.split("_")
     return first + "".join(map(str.capitalize, words))
 
 
 def read(cls: type[T], document: object, *, key: str = "") -> T:
-    """The object of this class from a JSON object. Raises ConfigError, whose messages name `key` as
-    the key with this value: `read(Agent, whole["agent"], key="agent")`.
+    """Make an object of this class from a JSON object. Raises a ConfigError with all faults. If the
+    JSON object is the value of a key in a larger one, its faults are shown under that `key`:
+    `read(Agent, whole["agent"], key="agent")`.
     """
     faults: list[Fault] = []
     result: T = _read_member(reader_of(cls), key, document, faults)
-    if faults:  # with an empty key, their paths begin with a dot
+    if faults:  # with an empty key, `_read_member` has begun their paths with a dot
         raise ConfigError(fault._replace(path=fault.path.removeprefix(".")) for fault in faults)
     return result
 
 
 def parse(text: str | bytes) -> Any:
-    """The JSON value of the text."""
+    """Parse a JSON text; ConfigError if it is not JSON. Each object in it notes the keys that are
+    given more than once (`_members`).
+    """
     import json  # noqa: PLC0415  a check on the host reads no JSON
 
     try:
         if isinstance(text, bytes):
-            # Without the codec utf-8-sig, which Debian's python3-minimal lacks.
+            # Take off a byte order mark by hand, because Debian's python3-minimal lacks the codec
+            # utf-8-sig.
             text = text.removeprefix(b"\xef\xbb\xbf").decode()
         return json.loads(text, object_pairs_hook=_members)
     except (ValueError, RecursionError) as error:
@@ -304,8 +326,8 @@ class _Repeating(dict[str, Any]):
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The members of a JSON object. `_read_object` reports repeated keys, because it knows the
-    path.
+    """Make the dict of a JSON object, and note in it the keys that are given more than once.
+    `_read_object` reports those later, because only it knows their path.
     """
     members = dict(pairs)
     if len(members) == len(pairs):
@@ -318,7 +340,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def load(path: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
     """Call `make` with the content of a file or a pipe (`-` is standard input), and return the
-    result. A ConfigError names the file.
+    result. If the file cannot be read, or `make` finds a fault, a ConfigError names the file.
     """
     source = "standard input" if path == "-" else os.fspath(path)
     try:
@@ -340,7 +362,9 @@ def read_file(cls: type[T], path: str | os.PathLike[str]) -> T:
 
 
 def json_value(value: Any) -> Any:
-    """The value as JSON: the opposite of `read`. Members with their default value are left out."""
+    """The value as JSON, from which `read` makes an equal value. Members with their default value
+    are left out.
+    """
     if type(value) in {bool, int, str}:
         return value
     if type(value) is tuple:

@@ -18,19 +18,23 @@ says that it did not run to its end.
 
 
 def _how_it_is_called() -> str:
-    folder, suffix, _ = __file__.partition(".pyz/")  # if this is a file of the archive
+    # What an operator has to type to run this copy of the program. `__file__` says where the copy
+    # is: in an archive (hostrouting.pyz), in a descriptor of the gate, or installed by pip.
+    folder, suffix, _ = __file__.partition(".pyz/")  # `suffix` is empty outside an archive
     if suffix:
+        import shlex  # noqa: PLC0415  the gate needs none
+
         archive = f"{folder}.pyz"
         # A shell runs it by the python3 of PATH, which may be an older one than this.
         is_typed = os.access(archive, os.X_OK) and os.path.basename(sys.executable) == "python3"
-        return archive if is_typed else f"{sys.executable} {archive}"
+        return shlex.join([archive] if is_typed else [sys.executable, archive])
     if __file__.startswith("/proc/"):  # the gate imports the program of the node from a descriptor
         return "/etc/hostrouting/python /etc/hostrouting/hostrouting.pyz"
     return "hostrouting"
 
 
 PROGRAM = _how_it_is_called()
-"""What an operator types before the words of a command."""
+"""What an operator types before the words of a command, quoted for a shell."""
 
 
 def call(words: str) -> str:

@@ -24,12 +24,10 @@ def counted(count: int, noun: str) -> str:
 
 
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
-    """The words as a phrase, with "and" or another word before the last one; the first `most` are
-    named, the others counted.
+    """The words as a phrase: "a, b and c". The word `last` stands before the last one. If there are
+    more than `most` words, only the first ones are named, and the others are counted.
     """
-    named = list(words[:most])
-    if len(words) > most:
-        named.append(f"{len(words) - most:,} more")
+    named = first_few(words, most, conjunction="")
     if len(named) < 2:
         return "".join(named)
     *others, final = named
@@ -37,7 +35,9 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
 
 
 def grouped(pairs: Iterable[tuple[T, U]]) -> dict[T, list[U]]:
-    """The values of each label, each once, in their order."""
+    """Group the pairs (label, value) by their label: for each label its values, each once, in the
+    order of the pairs.
+    """
     groups: dict[T, dict[U, None]] = {}
     for label, value in pairs:
         groups.setdefault(label, {})[value] = None
@@ -45,37 +45,33 @@ def grouped(pairs: Iterable[tuple[T, U]]) -> dict[T, list[U]]:
 
 
 def printable(line: str) -> str:
-    """The line with its control characters, and bytes that are not text, escaped."""
+    """The line as a terminal can show it: control characters, and bytes that are not text, are
+    escaped.
+    """
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
 
 
-def printable_lines(text: str) -> str:
-    """Make each line printable. Only a newline separates them: `splitlines` would also split at
-    characters that the name of a device can have.
-    """
-    return "\n".join(map(printable, text.split("\n")))
-
-
 def command_of(*words: str) -> str:
-    """The command of these words for a shell. A device may be called `a;b`, and the unit of a
-    machine has a backslash in its name.
+    """The command of these words, as it has to be typed: each word is quoted if the shell needs it.
+    The name of a device can be `a;b`, and the unit of a machine has a backslash in its name.
     """
     from shlex import join  # noqa: PLC0415  only what is printed needs it
 
+    # One of `words` can have several words of the command, separated by spaces: "ip link set".
     return join(" ".join(words).split(" "))
 
 
-def first_of(texts: Sequence[str], most: int = 10) -> list[str]:
-    """The first texts, and a text that counts the others."""
+def first_few(texts: Sequence[str], most: int = 10, *, conjunction: str = "and ") -> list[str]:
+    """The first texts, and a text that counts the others: "and 3 more"."""
     shown = list(texts[:most])
     if len(texts) > most:
-        shown.append(f"and {len(texts) - most:,} more")
+        shown.append(f"{conjunction}{len(texts) - most:,} more")
     return shown
 
 
 def show(value: object) -> str:
-    """The value in one printable line, for a message: a long text is cut, and a list or an object
-    is only called that.
+    """The value in one printable line, for a message. A long text is cut off. Of a list or an
+    object, which can be long, only the kind is shown ("a list").
     """
     from collections.abc import Mapping  # noqa: PLC0415  only a fault needs it
     from json import dumps  # noqa: PLC0415  as above
@@ -88,8 +84,8 @@ def show(value: object) -> str:
         return "a list" if value else "[]"
     if value is not None and not isinstance(value, str | int | float):
         return f"a Python {type(value).__name__}"
-    # JSON escapes everything beyond ASCII: a value from a file does not control the terminal, and
-    # look-alike letters are seen.
+    # `dumps` escapes all characters beyond ASCII, so that no value from a file controls the
+    # terminal, and a letter that only looks like another one is seen.
     if isinstance(value, str) and len(value) > MOST_CHARACTERS:
         return f"{dumps(value[:MOST_CHARACTERS])}... ({len(value)} characters)"
     return dumps(value)

@@ -46,10 +46,10 @@ class Clock:
         return time.monotonic()
 
     def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
-        """Wait until the condition is true or now() is `until`.
+        """Wait until `done()` is true, or until now() reaches `until`.
 
-        The condition is evaluated first, and after each wake(), in any thread; it must be quick and
-        take no lock.
+        `done` is called at once, and again after each wake(), in any thread. The clock holds its
+        lock meanwhile, so `done` must be quick and take no lock.
         """
         with self._changed:
             while not done():
@@ -59,7 +59,7 @@ class Clock:
                 self._changed.wait(min(left, threading.TIMEOUT_MAX))  # `left` may be infinite
 
     def wake(self) -> None:
-        """Have every wait evaluate its condition again: something has changed."""
+        """Tell all waiting threads that something has changed: each calls its `done` again."""
         with self._changed:
             self._changed.notify_all()
 
@@ -82,20 +82,24 @@ class Stop(NamedTuple):
 
 
 class Scope:
-    """A part of a run that stops as a whole."""
+    """A part of a run that stops as a whole: the run itself, a group of parallel tasks, or a block
+    with a deadline.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.stop = Stop(math.inf, "")
 
     def cancel(self, reason: str, number: int | None = None) -> None:
-        """Stop the scope now; if the reason is a signal, `number` is its number. A scope that has
-        stopped keeps its first reason; of two threads that cancel at one moment, either one's.
+        """Stop this part of the run now. If the reason is a signal, `number` is its number.
+
+        A part that has already stopped keeps its first reason. If two threads cancel it at the same
+        time, either reason may be kept.
         """
         now = self.clock.now()
-        if now < self.stop.moment:
+        if now < self.stop.moment:  # it runs: its moment is a deadline in the future, or never
             self.stop = Stop(now, reason, number)
-        self.clock.wake()
+        self.clock.wake()  # so that no task in this scope sleeps on
 
 
 class Returns(Protocol[T_co]):
@@ -128,7 +132,7 @@ class Context:
         self.clock = clock or Clock()
         # Not made on import: a program's `dictConfig` disables every logger that exists by then.
         self.logger = logger or logging.getLogger("phases")
-        if not self.logger.handlers:  # Python would print warnings, beside a program's report
+        if not self.logger.handlers:  # else Python would print warnings, beside a program's report
             self.logger.addHandler(logging.NullHandler())
         self.observers: tuple[Observer, ...] = (LogObserver(self.logger), LiveTree(), *observers)
         self.run_id = ""
@@ -153,22 +157,22 @@ class Context:
 
     @property
     def log(self) -> TaskLogger:
-        """The logger of this task: its lines carry the run, the task and your `extra` as one
-        mapping.
+        """The logger for the task's own lines. Each log record has the id of the run, the path of
+        the task and your `extra` in one mapping.
         """
         return TaskLogger(self.logger, {"run": self.run_id, "task": "/".join(self.path)})
 
     @property
-    def _scope(self) -> Scope:
-        """The scope around the task that stops first. If several stop at the same moment, the
-        innermost: `min` returns the first of them.
+    def _scope_that_stops_first(self) -> Scope:
+        """The scope that decides when this task is cancelled: of all scopes around it, the one that
+        stops first. If several stop at the same moment, `min` returns the innermost.
         """
         return min(self.scopes, key=lambda scope: scope.stop.moment)
 
     @property
     def cancelled(self) -> bool:
         """Whether the task is cancelled, or its time is up."""
-        return self._scope.stop.moment <= self.clock.now()
+        return self._scope_that_stops_first.stop.moment <= self.clock.now()
 
     @overload
     def find(self, task: str) -> Step: ...
@@ -177,46 +181,50 @@ class Context:
     def find(self, task: Returns[T]) -> Step[T]: ...
 
     def find(self, task: str | Returns[T]) -> Step | Step[T]:
-        """The step of a task that has run in this run, such as `ctx.find(download).result`; by the
-        task, its name or `group/name`. It is the nearest one: beside this task, then around it.
+        """The step of a task that has ended in this run: `ctx.find(download).result` is its result.
+        `task` is the task itself, its name or `group/name`. If several tasks have the name, this is
+        the nearest: one beside this task comes before one further out.
 
-        In a dry run, the result is the task's plan. Tasks that an undo runs are not found, not even
-        in that undo. Raises UnknownTask if no such task has run so far, or if two are as near.
+        In a dry run, the result is the task's plan; after a Skip, it is None. The tasks of an undo
+        are never found, not even during that undo. Raises UnknownTask if no such task has ended, or
+        if two are equally near.
         """
         steps = [] if self.root is None else self.root.walk()
-        # A step has `seconds` once it has begun and ended.
-        ran = [step for step in steps if step.seconds is not None and step.action != "undo"]
+        ended = [step for step in steps if step.status != "running" and step.action != "undo"]
         name = task if isinstance(task, str) else task.name
-        return nearest(name, ran, self.path)
+        return nearest(name, ended, self.path)
 
     def remaining(self) -> float | None:
         """The seconds until the nearest deadline, never negative; 0 after a cancellation; None
         without a deadline.
         """
-        moment = self._scope.stop.moment
+        moment = self._scope_that_stops_first.stop.moment
         if moment == math.inf:
             return None
         return max(0.0, moment - self.clock.now())
 
     def check(self) -> None:
-        """Raise Cancelled if the task is cancelled. Call it wherever stopping does no harm."""
-        scope = self._scope
+        """Raise Cancelled if the task is cancelled or its time is up. A task calls this wherever it
+        can stop without harm.
+        """
+        scope = self._scope_that_stops_first
         stop = scope.stop
         if stop.moment <= self.clock.now():
-            raise Cancelled(stop.reason, origin=scope)  # so `within` knows its own limit
+            # `within` compares the origin with its own scope, to know whether its time is up.
+            raise Cancelled(stop.reason, origin=scope)
 
     def sleep(self, seconds: float) -> None:
         """Wait for these seconds; raise Cancelled as soon as the task is cancelled."""
-        end = min(self.clock.now() + seconds, self._scope.stop.moment)
+        end = min(self.clock.now() + seconds, self._scope_that_stops_first.stop.moment)
         self.clock.wait(lambda: self.cancelled, end)
         self.check()
 
     def cancel(self, reason: str | int = "cancelled") -> None:
-        """Cancel the whole run. Can be called from any thread, any number of times; the first
-        reason is kept.
+        """Cancel the whole run, from any thread. Further calls change nothing: the first reason is
+        kept.
 
-        If the reason is a signal, as in `ctx.cancel(signal.SIGTERM)`, the exit code of the report
-        is 128 + its number, so 143. A handler can pass on its signal, which is a number.
+        The reason can be a signal, such as the number that a signal handler gets. A run that is
+        cancelled by `ctx.cancel(signal.SIGTERM)` has the exit code 128 + 15 = 143.
         """
         if isinstance(reason, int):
             self.run_scope.cancel(signal.Signals(reason).name, int(reason))
@@ -225,25 +233,27 @@ class Context:
 
     @contextmanager
     def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
-        """While the block runs, call back once on cancellation: `with
-        ctx.on_cancel(process.terminate):`.
+        """Have a cancellation of the task interrupt what the `with` block waits for:
+        `with ctx.on_cancel(process.terminate): process.wait()`.
 
-        The callback is called in a thread of its own, once the task is cancelled or the block
-        raises Cancelled; the end of the block waits for the callback. An Exception of the callback
-        is only logged. If the task was cancelled, the end of the block raises Cancelled, also in
-        place of an Exception: the callback, such as `terminate`, may be its cause.
+        A separate thread calls `callback` once, when the task is cancelled while the block runs, or
+        when the block raises Cancelled. The block ends only after the callback has returned. An
+        Exception of the callback is only logged.
+
+        If the task was cancelled, the block ends with Cancelled. Cancelled also replaces an
+        Exception of the block, because the callback may have caused that Exception.
         """
         block_has_ended = False
         block_raised_cancelled = False
         watcher_has_ended = False
-        was_cancelled = False  # as the watcher saw it: what comes after the block does not count
+        was_cancelled = False  # set by the watcher: a cancellation after the block does not count
 
         def watch() -> None:
-            """Wait for the end of the block or a cancellation. Call back if the task is cancelled
-            then, or the block raised Cancelled.
+            """Wait for the end of the block or a cancellation. Then call the callback if the task
+            is cancelled or the block raised Cancelled.
             """
             nonlocal watcher_has_ended, was_cancelled
-            deadline = self._scope.stop.moment  # infinite without one
+            deadline = self._scope_that_stops_first.stop.moment  # nobody calls wake() at a deadline
             self.clock.wait(lambda: block_has_ended or self.cancelled, deadline)
             was_cancelled = self.cancelled
             if was_cancelled or block_raised_cancelled:
@@ -265,7 +275,7 @@ class Context:
                 watcher.join()
         except Exception:
             if was_cancelled:
-                self.check()
+                self.check()  # raises Cancelled in place of this Exception
             raise
         if was_cancelled:
             self.check()
@@ -297,11 +307,12 @@ class Context:
         Inside the block, use the context that it yields; its `within` limits the work. A
         cancellation takes effect in the next check(), sleep() or step after the block.
         """
+        # Without the scopes around it: only its own new scope can stop the block.
         yield derived(self, scopes=(Scope(self.clock),))
 
     def _call(self, callback: Callable[..., object], *args: object) -> None:
-        """Call the function. An Exception that it raises is only logged, and an Exception of the
-        logging is dropped.
+        """Call an observer or the callback of `on_cancel`, which must not break the run. Its
+        Exception is only logged, and an Exception of the logging is dropped.
         """
         try:
             callback(*args)
@@ -311,21 +322,28 @@ class Context:
 
 
 def derived(ctx: Context, **changes: Any) -> Context:
-    """A copy of the context with these changes: for a task inside its task, or a part of it."""
+    """A copy of the context with some attributes changed, such as the step or the scopes: for a
+    task inside this context's task, or for a part of that task.
+    """
     changed = copy(ctx)
     vars(changed).update(changes)
     return changed
 
 
 def in_a_run(ctx: Context) -> Context:
-    """The context itself if it is that of a running task; else a copy with the id of a new run."""
+    """Return a context with the id of a run, which each step needs. If a task is running in this
+    context, return the context itself, because the step is part of its run. Otherwise, a run begins
+    here: return a copy with a new id.
+    """
     if ctx.step is not None:
         return ctx
     return derived(ctx, run_id=os.urandom(4).hex())
 
 
 def notify(ctx: Context, step: Step) -> None:
-    """Call every observer, one call at a time; what an observer raises is logged."""
+    """Tell every observer that this step has started or ended, one call at a time. An Exception of
+    an observer is only logged.
+    """
     with ctx._notifying:
         for observer in ctx.observers:
             ctx._call(observer, step)

@@ -31,7 +31,9 @@ class Cancelled(BaseException):
     """
 
     def __init__(self, reason: str = "cancelled", *, origin: object = None) -> None:
-        """Give the reason. The origin is the Scope that was cancelled, if any."""
+        """`reason` says why, for an operator. `origin` is the Scope that has stopped, if any: so a
+        block with a deadline knows whether its own time is up.
+        """
         super().__init__(reason)
         self.reason = reason
         self.origin = origin

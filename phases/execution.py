@@ -33,7 +33,7 @@ class Block:
 
 @contextmanager
 def inner_step(name: str, ctx: Context) -> Iterator[Block]:
-    """A part of a running task as a step of its own: a `with` block.
+    """Show a part of a running task, a `with` block, as a step of its own in the report.
 
     For example::
 
@@ -41,8 +41,8 @@ def inner_step(name: str, ctx: Context) -> Iterator[Block]:
             files = unpack(image, step.ctx)
             step.result = f"{len(files)} files"  # or a Skip
 
-    Like a task, the block is not entered if the run is cancelled, and what it raises leaves it as a
-    TaskFailed. `skip` does not leave it out.
+    Like a task, the block is not entered if the run is already cancelled, and an Exception in it is
+    raised as TaskFailed. `skip` leaves out only tasks, not such a block.
     """
     ctx = in_a_run(ctx)
     with recorded(new_step(name, ctx), ctx) as block:
@@ -50,10 +50,12 @@ def inner_step(name: str, ctx: Context) -> Iterator[Block]:
 
 
 def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
-    """A step inside the context, not yet started, for the method `action` of the task of this name.
+    """Make the step of a task before its method `action` is called, and add it to the children of
+    the step that is running in this context, if one is.
 
-    A task that an undo runs is a part of the undo: its action is undo, although its do is called.
-    Raises InvalidTask if a plan tries to do or undo a task, even with another context.
+    A task that an undo runs belongs to the undo: its step has the action undo, although `do` is
+    called. A plan must change nothing: if a running plan calls this to do or undo a task, even with
+    another context, InvalidTask is raised.
     """
     step = Step((*ctx.path, name), run=ctx.run_id, action=action)
     outer_action = "" if ctx.step is None else ctx.step.action
@@ -69,11 +71,11 @@ def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
 
 def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> object:
     """Call the task's method `action`, and return its result. A task that the run leaves out, or
-    that has no such method, is not called: the step is skipped, and a Skip returned.
+    that has no such method, is not called: its step is skipped, and the result is a Skip.
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
-    # After a failed run, a task is undone if it ran, or if a task inside it did. A `do` that
-    # an undo calls is not limited.
+    # In the undo after a failed run, `ctx.ran` has the paths of the tasks to undo. A group is also
+    # called if a task inside it is among them. A `do` that an undo calls is not limited to them.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):
@@ -89,8 +91,8 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
 
 
 def _method_of(task: AnyTask, action: Action) -> Method | None:
-    """Return the task's method for this action; if it has none, a function that calls the methods
-    of its subtasks; None if it has no subtasks either.
+    """Return the task's own method for this action. For a task without one, return a function that
+    calls the method of each subtask; None if it has no subtasks either.
     """
     method: Method | None = getattr(task, action, None)
     if method is not None:
@@ -102,8 +104,8 @@ def _method_of(task: AnyTask, action: Action) -> Method | None:
 
 
 def _call_each(tasks: Sequence[AnyTask], action: Action, ctx: Context) -> None:
-    """Call the plan of every task, or the undo of every task from the last to the first. If one
-    fails or exits, the others are still called.
+    """Plan or undo a group: call the plan of each task in order, or the undo of each from the last
+    to the first. If one fails or exits, the others are still called.
     """
     if action == "undo":
         tasks = tasks[::-1]
@@ -119,11 +121,12 @@ def _call_each(tasks: Sequence[AnyTask], action: Action, ctx: Context) -> None:
 
 @contextmanager
 def recorded(step: Step, ctx: Context) -> Iterator[Block]:
-    """Run the block as this step: observers get exactly one start and one end, whatever happens.
+    """Run the `with` block as this step: tell the observers its start and its end, and keep its
+    result or its error in the step.
 
     An Exception in the block becomes a TaskFailed with the failures of the step; Cancelled,
-    SystemExit and the like are raised unchanged. If the run is cancelled already, the block is not
-    entered: the step has only an end, and Cancelled is raised.
+    SystemExit and the like are raised unchanged. If the run is already cancelled, the block is not
+    entered: observers get only the end of the step, and Cancelled is raised.
     """
     try:
         ctx.check()
@@ -144,7 +147,7 @@ def recorded(step: Step, ctx: Context) -> Iterator[Block]:
         if not isinstance(error, Exception):
             raise
         if isinstance(error, TaskFailed) and error.failures == step.failures:
-            raise  # a new one would be equal
+            raise  # a new TaskFailed would say the same
         raise TaskFailed(step.failures) from error
     finally:
         step.seconds = ctx.clock.now() - began
@@ -152,17 +155,12 @@ def recorded(step: Step, ctx: Context) -> Iterator[Block]:
 
 
 def _record_result(step: Step, result: object) -> None:
-    """Keep in the step what the method returned, and set the status.
+    """Keep in the step what the task's method returned, and set its status.
 
-    Raises InvalidTask if the result is still to be computed, such as a coroutine; WouldFail if it
-    is a plan that says so. The step shows that plan all the same.
+    Raises WouldFail if a plan says that the task would fail; the step then has both the plan and
+    the error.
     """
-    if iscoroutine(result):
-        result.close()  # Python would warn of it later, somewhere else
-    is_future = isawaitable(result) or isinstance(result, Future)
-    if is_future or isgenerator(result) or isasyncgen(result):
-        kind = type(result).__name__
-        raise InvalidTask(f"nobody waits for the {kind} that it returned: wait for it in the task")
+    require_finished(result)
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
         step.reason = result.reason
@@ -176,25 +174,37 @@ def _record_result(step: Step, result: object) -> None:
     step.status = Status.OK
 
 
-def _record_error(step: Step, error: BaseException) -> None:
-    """Keep in the step what the method raised, and the steps in which the error began; set the
-    status.
+def require_finished(result: object) -> None:
+    """Raise InvalidTask if a function returned what is still to be computed: a coroutine, say."""
+    if iscoroutine(result):
+        result.close()  # Python would warn of it later, somewhere else
+    is_future = isawaitable(result) or isinstance(result, Future)
+    if is_future or isgenerator(result) or isasyncgen(result):
+        kind = type(result).__name__
+        raise InvalidTask(
+            f"nobody waits for the {kind} that was returned: wait for it in the function"
+        )
 
-    With undo_on_failure, `step.failures` already has the steps of the undo that failed, if any. A
-    cancelled step with such failures counts as failed.
+
+def _record_error(step: Step, error: BaseException) -> None:
+    """Set the status of a step whose task has raised this error. Keep in `step.failures` the steps
+    in which the error began, and the error itself only if it began in this step.
+
+    If `undo_on_failure` has undone this step's task, `step.failures` already has the steps that
+    failed in that undo. If there are any, the step counts as failed even if it was cancelled.
     """
     if isinstance(error, Cancelled):
         step.reason = error.reason
     else:
         origins = _origins(step, error)
-        if step in origins:  # otherwise a step inside this one has the error
+        if step in origins:  # otherwise, the error is shown at the inner step that raised it
             step.error = error
         step.failures = (*origins, *step.failures)
     step.status = Status.FAILED if step.failures else Status.CANCELLED
 
 
 def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
-    """Return the steps of this run in which the error began: steps inside this one, or itself."""
+    """Return the steps of this run in which the error began: steps inside this one, or this one."""
     # A TaskFailed of another run is an error like any other: its steps are not in this report.
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
@@ -209,9 +219,9 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
 def record_unstarted(
     step: Step, ctx: Context, reason: str, *, status: Status = Status.SKIPPED
 ) -> Skip:
-    """Record that the task of this step is not called: the step has an end and no start.
+    """Record why this step's task is not called, and tell the observers. The step has no start.
 
-    Returns the result of the task that was left out: a Skip.
+    Returns a Skip, which takes the place of the result of the task.
     """
     step.status = status
     step.reason = reason
@@ -220,10 +230,10 @@ def record_unstarted(
 
 
 def raise_together(errors: Sequence[BaseException]) -> None:
-    """Raise what several tasks raised as one error; nothing if none raised.
+    """Raise one error for everything that the tasks of a group raised; return if none raised.
 
-    SystemExit and the like are raised unchanged; without one, a TaskFailed with all failures;
-    without a failure, Cancelled.
+    SystemExit and the like come first, and are raised unchanged. Otherwise, all failures are raised
+    as one TaskFailed. If no task failed, and one was cancelled, Cancelled is raised.
     """
     failures: list[Step] = []
     for error in errors:

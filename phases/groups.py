@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from phases.context import Context, Scope, derived
 from phases.errors import Cancelled
-from phases.execution import new_step, raise_together, record_unstarted, run_step
+from phases.execution import new_step, raise_together, record_unstarted, require_finished, run_step
 from phases.step import TaskFailed
 from phases.tasks import AnyTask, FunctionTask, Skip, Task, wrapped
 from phases.values import describe_error, seconds_in_words
@@ -27,7 +27,9 @@ _TO_SPARE = 1.0  # seconds that the last attempt before a deadline has more than
 
 
 def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[None]:
-    """The tasks in order, each once the one before it has succeeded."""
+    """A task that runs these tasks in order, each after the one before it has succeeded. If one
+    does not succeed, the report shows those after it as not reached.
+    """
 
     def do(ctx: Context) -> None:
         for number, task in enumerate(tasks, start=1):
@@ -45,8 +47,8 @@ def serial(*tasks: AnyTask, name: str = "serial") -> FunctionTask[None]:
 def parallel(
     *tasks: AnyTask, name: str = "parallel", at_once: int | None = None
 ) -> FunctionTask[None]:
-    """The tasks all at once, in threads. With `at_once`, at most that many run at the same time;
-    the others follow in the order they are listed.
+    """A task that runs these tasks in threads, all at once. With `at_once`, at most that many run
+    at the same time; the others follow in the order they are listed.
 
     The first failure cancels the others. The group waits for every task, however long it takes, and
     then raises one TaskFailed with all failures. Each task runs in a copy of the caller's
@@ -63,8 +65,8 @@ def parallel(
         inside = derived(ctx, scopes=(scope, *ctx.scopes))
         variables = contextvars.copy_context()
         steps = ((task, new_step(task.name, inside)) for task in tasks)
-        # Threads take tasks from the left, and each ends when it takes a None. One more None is for
-        # this thread, which takes the tasks that are left if another one cannot be started.
+        # Each thread takes tasks from the left, and ends when it takes a None. There is one more
+        # None for this thread, which takes the remaining tasks if a thread cannot be started.
         untaken = deque([*steps, *[None] * (count + 1)])
         errors: list[BaseException] = []
         ended_threads: list[threading.Thread] = []
@@ -92,7 +94,7 @@ def parallel(
             ctx.clock.wait(lambda: len(ended_threads) == count)
         except BaseException as error:  # noqa: BLE001  raised at the end
             # A thread could not be started, or the wait was interrupted. No task may outlive the
-            # group: those that run are cancelled, and so is each other one when it is taken.
+            # group: `stop` cancels the tasks that run, and also those that are taken from now on.
             stop(error)
             take_tasks()
         for thread in threads:
@@ -108,7 +110,9 @@ def _require_positive(number: int, name: str) -> None:
 
 
 def _why_others_stop(error: BaseException) -> str:
-    """The reason for which the other tasks of a group are cancelled after this error of one."""
+    """The reason that the report gives for cancelling the other tasks of a parallel group after one
+    raised this error.
+    """
     if isinstance(error, TaskFailed):
         return f"{error.failures[0].name} failed"
     if isinstance(error, Cancelled):
@@ -127,12 +131,12 @@ def retry(
     """The task, tried up to `attempts` times; with None, until the deadline.
 
     The first wait between attempts is `delay` seconds. Each further wait is twice as long, but at
-    most 30 s. A random part of up to `jitter` is taken off each wait, so that a thousand nodes do
-    not all try again at the same moment.
+    most 30 s. Each wait is shortened at random, by at most the fraction `jitter`, so that a
+    thousand nodes do not all try again at the same moment.
 
-    Before a deadline, a wait is shortened: the last attempt has as much time as the one before it
-    took, and a second more. Without time for another attempt, or after the run was cancelled, the
-    failure is raised at once.
+    Before a deadline, a wait leaves enough time for another attempt: as much as the attempt before
+    it took, and a second more. If there is not enough time, or the run was cancelled, the failure
+    is raised at once.
 
     Only errors of the types `on` are retried, unless they have an attribute `can_retry` that is
     false. If a group failed, all of its failures must qualify. Cancelled is never retried.
@@ -201,12 +205,14 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
 def when(
     condition: Callable[[Context], bool], task: Task[T], *, reason: str = "its condition is false"
 ) -> FunctionTask[T | Skip]:
-    """The task if the condition is true when its turn comes; otherwise it is skipped for this
-    reason, such as `there is no GPU`. A dry run does not ask for the condition.
+    """The task, run only if the condition is true when its turn comes. Otherwise it is skipped for
+    this reason, such as `there is no GPU`. A dry run asks for the task's plan in any case.
     """
 
     def do(ctx: Context) -> T | Skip:
-        if condition(ctx):
+        is_met = condition(ctx)
+        require_finished(is_met)
+        if is_met:
             return task.do(ctx)
         return Skip(reason)
 

@@ -30,8 +30,10 @@ class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic si
     def process(
         self, msg: object, kwargs: MutableMapping[str, Any]
     ) -> tuple[object, MutableMapping[str, Any]]:
-        """Put the caller's `extra` and the fields of this task, which win, under the key FIELDS:
-        logging refuses a key that each record has anyway, such as `message`.
+        """Add the run and the task to each log record, beside the caller's `extra`.
+
+        All are put under the one key FIELDS, because logging refuses a key that every record has,
+        such as `message`. The run and the task win over a caller's key of the same name.
         """
         callers = kwargs.get("extra") or {}
         kwargs["extra"] = {FIELDS: {**callers, **(self.extra or {})}}
@@ -50,7 +52,7 @@ class LogObserver:
         self.logger = logger
 
     def __call__(self, step: Step) -> None:
-        """Log the start or the end."""
+        """Log the start or the end of a step."""
         level, words = _event(step)
         known = {name: value for name, value in step.facts.items() if value is not None}
         extra = {FIELDS: {**step.fields, **known}}  # a result cannot replace a fact of the run
@@ -92,10 +94,11 @@ class LiveTree:
         """The log handlers that write above the tree while it is shown."""
 
     def __call__(self, step: Step) -> None:
-        """Show the tree when a root starts, draw it again with each step, and remove it when the
-        root has ended.
+        """Show the tree when a run starts, draw it again at each start and end of a step, and
+        remove it when the run has ended.
         """
-        # The lock is free unless another run is shown just now; this one is then not shown.
+        # The first step of a run has a path of one name. If another run is shown just now, that run
+        # has the lock, and this one is not shown.
         is_start = step.status is Status.RUNNING
         if is_start and len(step.path) == 1 and os.isatty(2) and _TERMINAL.acquire(blocking=False):
             self._root = step
@@ -106,8 +109,8 @@ class LiveTree:
             self._remove()
 
     def _begin(self) -> None:
-        """Draw the tree with rich, if that is installed. rich replaces sys.stderr by an object that
-        writes above the tree; log handlers that have the former sys.stderr get that object.
+        """Begin to draw the tree, if rich is installed. rich replaces sys.stderr by an object that
+        writes above the tree. Log handlers that wrote to sys.stderr get this object, too.
         """
         try:
             from rich.console import Console  # noqa: PLC0415  it takes 0.2 s
@@ -130,7 +133,9 @@ class LiveTree:
                 self._moved_handlers.append(handler)
 
     def _remove(self) -> None:
-        """Remove the tree, and give sys.stderr and the terminal back."""
+        """Remove the tree, undo what `_begin` did to sys.stderr and the log handlers, and let
+        another run use the terminal.
+        """
         if self._live is not None:
             self._live.stop()  # it sets sys.stderr back
         while self._moved_handlers:

@@ -32,20 +32,21 @@ T = TypeVar("T")
 def execute(task: Task[T], ctx: Context | None = None) -> T:
     """Run the task and return its result.
 
-    An Exception becomes TaskFailed, with the steps that failed. Cancellation raises Cancelled.
-    SystemExit, KeyboardInterrupt and the like are raised unchanged, after the end of their step was
-    logged.
+    A task that fails raises TaskFailed, with the steps that failed; a cancelled one raises
+    Cancelled. SystemExit, KeyboardInterrupt and the like are raised unchanged, after the end of
+    their step was logged.
 
-    In the main thread, SIGINT and SIGTERM cancel the run, and reach the program once all tasks have
-    ended: Ctrl-C then raises KeyboardInterrupt here.
+    In the main thread, SIGINT and SIGTERM cancel the run. Once all tasks have ended, the signal is
+    passed on to the program's own handler: Ctrl-C then raises KeyboardInterrupt here.
 
-    With the context of a running task, the task becomes a step inside that task's step; if
-    run(skip=…) leaves it out, the result is a Skip. Name it in the `subtasks` of the running task,
-    so that plans and undos find it.
+    A running task can pass its own context to execute another task, whose step is then inside its
+    own step. If run(skip=…) leaves that other task out, the result is a Skip. List it in the
+    `subtasks` of the running task, so that plans and undos find it.
     """
     run = _Run(task, ctx)
     run.finish()
-    # A copy: while another run is awaited, `_note` is still the handler, and appends to this list.
+    # Over a copy, because the loop may add to the list: as long as the main thread waits for any
+    # other run, the handler is still `_note`, which appends to it.
     for number in tuple(run.signals):
         signal.raise_signal(number)
     if run.error is not None:
@@ -65,18 +66,18 @@ def run(
 
     SIGINT and SIGTERM cancel the run, and `run` returns when it has stopped. A failure is not
     raised; it is in the report. Nothing is printed: `logging.basicConfig(level="INFO")` shows the
-    log lines, `print(report)` the report. `skip` has the names of tasks that are left out;
-    UnknownTask for one that no task has.
+    log lines, `print(report)` the report. `skip` names the tasks to leave out; a name that no task
+    has raises UnknownTask.
 
     With a context of your own, another part of the program can cancel the run: `ctx.cancel()`. In a
     running task, write `phases.execute(task, ctx)` instead.
 
-    With `undo_on_failure`, a run that fails or is cancelled is undone before it ends: each task
-    that began, unless it returned a Skip at its first attempt. The steps of the undo are in the
-    report.
+    With `undo_on_failure`, a run that fails or is cancelled undoes each task that began, and then
+    ends. A task that returned a Skip at its first attempt has nothing to undo. The report has the
+    steps of the undo, too.
     """
     if undo_on_failure:
-        task = _undone_on_failure(task)
+        task = _with_undo_on_failure(task)
     return _report_of(task, ctx, skip, "do")
 
 
@@ -87,16 +88,16 @@ async def run_async(
     skip: Collection[str] = (),
     undo_on_failure: bool = False,
 ) -> Step:
-    """Run the task beside the event loop, and report: `report = await phases.run_async(task)`.
+    """Do what `run` does, but leave the event loop free: `report = await phases.run_async(task)`.
 
-    Like `run`: SIGINT and SIGTERM cancel the run if the loop runs in the main thread, and the
-    report is returned when the run has stopped. If the coroutine is cancelled, so is the run; the
-    cancellation is raised when the run has ended, and only observers get the steps.
+    SIGINT and SIGTERM cancel the run if the loop runs in the main thread. If the coroutine is
+    cancelled, the run is cancelled, too, and CancelledError is raised once the run has ended. No
+    report is returned then; only observers get the steps.
     """
     import asyncio  # noqa: PLC0415  it takes long, and a program without a loop needs none
 
     if undo_on_failure:
-        task = _undone_on_failure(task)
+        task = _with_undo_on_failure(task)
     run = _Run(task, ctx, skip)
     cancelled: asyncio.CancelledError | None = None
     with _noting_signals(run):
@@ -119,36 +120,40 @@ async def run_async(
 
 
 def plan(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = ()) -> Step:
-    """Ask each task of the tree, in order, for its plan. In the report, the plan is the result of
-    its step.
+    """Do a dry run: ask each task of the tree, in order, for its plan. In the report, the plan is
+    the `result` of the task's step.
 
-    Nothing is changed and, without a context of your own, nothing is logged. Tasks that `skip`
-    names are not called. `ok` is false if a task raises, or if its plan says that the task would
-    fail (`would_fail`): the error is in the report, with the plan if there is one. The other tasks
-    are still called.
+    Nothing is changed. Nothing is logged either, unless you pass a context of your own. Tasks named
+    in `skip` are not asked.
+
+    The report is not `ok` if a task raises, or if its plan says that the task would fail
+    (`would_fail`). The step then has the error, beside the plan if there is one, and the other
+    tasks are still asked.
     """
     return _report_of(task, ctx or derived(Context(), observers=()), skip, "plan")
 
 
 def undo(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = ()) -> Step:
-    """Call the undo of every task in the tree that offers one, the last listed first, and report.
+    """Call the undo of every task in the tree that has one, from the last task to the first, and
+    report.
 
-    If an undo fails, the others are still called; the failures are in the report. If a group has an
-    undo, it is called instead of the undos of its tasks. All of it is shielded: a signal is in the
-    report, and stops nothing.
+    If an undo fails, the others are still called; the report has the failures. If a group has an
+    undo of its own, this is called instead of the undos of its tasks. A signal does not stop an
+    undo half way; it is only noted in the report.
     """
     with (ctx or Context()).shielded() as safe:
         return _report_of(task, safe, skip, "undo")
 
 
 def _report_of(task: AnyTask, ctx: Context | None, skip: Collection[str], action: Action) -> Step:
+    """Call the task's method `action` in a run, wait for its end, and return the report."""
     run = _Run(task, ctx, skip, action)
     run.finish()
     return run.report
 
 
 class _Run:
-    """A run of a task in a thread. `report` is its step, `error` what the task raised."""
+    """One run of a task in a thread: `report` is its step, `error` what the task raised."""
 
     def __init__(
         self,
@@ -157,6 +162,9 @@ class _Run:
         skip: Collection[str] = (),
         action: Action = "do",
     ) -> None:
+        """Check the task and the names in `skip`, and make the step and the thread of the run. The
+        thread is not started here.
+        """
         ctx = ctx or Context()
         require_known(skip, valid_tree(task))
         self.ctx = in_a_run(derived(ctx, skip=ctx.skip.union(skip)))
@@ -164,17 +172,20 @@ class _Run:
         self.result: object = None
         self.error: BaseException | None = None
         self.signals: list[int] = []
-        """The signals that came during the run; the list `_noted` if the main thread waits."""
+        """The signals that came during the run. `_noting_signals` puts the list `_noted` here."""
         self._stopped_for = 0
-        """For how many of these signals the run was stopped already."""
+        """For how many of these signals `_stop` was called already."""
         self._task, self._action = task, action
-        # Not started by the clock: a FakeClock counts the main thread as busy, which only waits for
-        # this thread. If both counted, one would seem busy for ever, and the clock would not jump.
+        # The clock does not start this thread, because a FakeClock counts each thread that it has
+        # started, and jumps when all of them wait. It already counts the main thread, which waits
+        # for this one without the clock, so it would never see both wait.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
     def _work(self) -> None:
-        """Run the task; keep its result or error and, in the report, the signal that stopped it."""
+        """Call the task's method, and keep its result or its error. The report gets the signal that
+        stopped the run, if one did.
+        """
         if self._action == "plan":
             in_dry_run.set(True)
         try:
@@ -186,9 +197,11 @@ class _Run:
             self.report.signal = self.ctx.run_scope.stop.signal
 
     def finish(self) -> None:
-        """Run the task to its end. In the main thread, run it in `self.thread`, and SIGINT and
-        SIGTERM cancel it. In any other thread, run it right there: no signal reaches that thread,
-        because Python calls the handlers of signals only in the main thread.
+        """Run the task to its end, so that SIGINT and SIGTERM can cancel it.
+
+        Python calls signal handlers in the main thread only. The main thread therefore starts
+        `self.thread` for the task, and itself waits and takes the signals. Any other thread gets no
+        signals, and runs the task itself.
         """
         if threading.current_thread() is not threading.main_thread():
             # In a copy of the context variables, so that the tasks change none of the caller's.
@@ -199,8 +212,9 @@ class _Run:
             self.wait()
 
     def wait(self) -> None:
-        """Wait for the end of the thread. An error that a handler of another signal, such as
-        SIGALRM, raises meanwhile cancels the run; the last such error is raised at the end.
+        """Wait until the thread of the run has ended. If the program's handler of another signal,
+        such as SIGALRM, raises an error during the wait, the run is cancelled. The last such error
+        is raised when the thread has ended.
         """
         raised: BaseException | None = None
         for pause in self.pauses():
@@ -215,10 +229,11 @@ class _Run:
             raise raised
 
     def pauses(self) -> Iterator[float]:
-        """Yield the seconds that the caller sleeps (`time.sleep` or `asyncio.sleep`), again and
-        again until the thread has ended. After each pause, stop the run if a signal was noted.
+        """Wait for the end of the thread, for a caller that sleeps in its own way, by `time.sleep`
+        or `asyncio.sleep`: yield the seconds of each sleep until the thread has ended. After each
+        sleep, stop the run for each new signal.
         """
-        pause = 0.0001  # most runs end at once
+        pause = 0.0001  # begin with a short one, because most runs end at once
         while self.thread.is_alive():
             yield pause
             pause = min(2 * pause, 0.02)
@@ -227,7 +242,9 @@ class _Run:
                 self._stop(number)
 
     def _stop(self, number: int) -> None:
-        """Cancel the run. A repeated signal only logs again what the run is waiting for."""
+        """Cancel the run because of this signal, and log for which tasks it still waits. A further
+        signal only logs this again.
+        """
         reason = signal.Signals(number)
         self.ctx.cancel(reason)
         innermost = [step for step in self.report.walk() if step.start and not step.children]
@@ -250,42 +267,46 @@ def _note(number: int, _frame: object) -> None:  # the handler of both signals
 
 @contextmanager
 def _noting_signals(run: _Run) -> Iterator[None]:
-    """In the block, note SIGINT and SIGTERM, in place of the program's own handlers. In another
-    thread, do nothing, because Python lets only the main thread set handlers.
+    """While the block runs, note SIGINT and SIGTERM in `run.signals`, in place of the program's own
+    handlers. Outside the main thread, do nothing, because only the main thread can set handlers.
 
     A signal that the parent process ignored (nohup) stays ignored. A handler that the program sets
-    in the block stays.
+    inside the block is kept after the block.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     global _noted  # noqa: PLW0603  a handler is a function, and gets nothing else
     try:
-        # Blocks overlap in an event loop. The first sets the handlers, and the last that ends
-        # restores them. A signal stops all of their runs, so these share a list.
+        # In an event loop, several runs can be in such a block at once. The first run sets the
+        # handlers, and the last one that ends restores them. A signal stops all of these runs, so
+        # they share one list of signals.
         if not _awaited_runs:
             _noted = []
         run.signals = _noted
         _awaited_runs.add(run)
         for stopping in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(stopping)
-            # None is a handler that was not set by Python, and cannot be restored by it.
+            # Leave None alone: such a handler was not set by Python, which could not restore it.
             if handler not in {_note, signal.SIG_IGN, None}:
                 _former_handlers[stopping] = handler
                 signal.signal(stopping, _note)
         yield
     finally:
         _awaited_runs.discard(run)
+        # While other runs are awaited, the handlers stay.
         while _former_handlers and not _awaited_runs:
             number, former = _former_handlers.popitem()  # SIGINT last: its handler may raise
             if signal.getsignal(number) is _note:
                 signal.signal(number, former)
-        if run.signals:  # in the report even if the run ended before the signal stopped it
+        if run.signals:  # the report has a signal even if the run ended before it was stopped
             run.report.signal = run.report.signal or run.signals[0]
 
 
-def _undone_on_failure(task: AnyTask) -> AnyTask:
-    """A task that does the same and, if it fails or is cancelled, first undoes what ran of it."""
+def _with_undo_on_failure(task: AnyTask) -> AnyTask:
+    """The task with an undo built into its `do`: if that fails or is cancelled, each task that ran
+    inside it is undone before the error is raised.
+    """
 
     def do(ctx: Context) -> object:
         """Call the task's do. If it raises, undo what ran, then raise the error again."""
@@ -296,18 +317,19 @@ def _undone_on_failure(task: AnyTask) -> AnyTask:
             assert step is not None  # noqa: S101  a task runs inside its step
             with derived(ctx, ran=_paths_to_undo(step)).shielded() as safe:
                 undo_step = new_step(task.name, safe, "undo")
-                undo_step.path = step.path  # without the task's name a second time
+                undo_step.path = step.path  # `new_step` has added the task's name a second time
                 with suppress(BaseException):  # an error or Ctrl-C of the undo is noted in its step
                     run_step(task, undo_step, safe, "undo")
-            step.failures = undo_step.failures  # `recorded` puts those of the run before them
+            # `_record_error` puts the failures of the run itself before these.
+            step.failures = undo_step.failures
             raise
 
     return wrapped(task, do)
 
 
 def _paths_to_undo(report: Step) -> frozenset[tuple[str, ...]]:
-    """The paths of the tasks that may have changed something: each that began, unless it returned
-    a Skip at its first attempt.
+    """The paths of the tasks to undo after a failed run: all that began, because each may have
+    changed something. A task that returned a Skip at its first attempt has not.
     """
     paths: set[tuple[str, ...]] = set()
     for step in report.walk():

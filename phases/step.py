@@ -46,8 +46,8 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
 
 @attrs.define(eq=False)
 class Step(Generic[T_co]):
-    """A task of a run and, in `children`, the steps inside it. The step of the whole run is its
-    report.
+    """What happened to one task in a run. The step of the whole run is its report; `children` are
+    the steps inside a step.
 
     A step changes until it has ended. If it was never started, it has no `start` and no `seconds`.
     """
@@ -141,13 +141,13 @@ class Step(Generic[T_co]):
             "error": None if self.error is None else describe_error(self.error),
         }
 
-    def __bool__(
-        self,
-    ) -> bool:  # NoReturn would make type checkers skip the code after `if report:`
+    def __bool__(self) -> bool:
+        """Refuse `if report:`, which would be true even after a failure."""
+        # Not `-> NoReturn`: type checkers would skip the code after `if report:`.
         raise TypeError("a report is always true; write `report.ok`")
 
     def __repr__(self) -> str:
-        """In one line: a report has hundreds."""
+        """The step in one line, without its children: a report can have hundreds."""
         words = f"{self.label} {self.status}"
         if self.why:
             words += f": {self.why}"
@@ -160,16 +160,17 @@ class Step(Generic[T_co]):
             yield from child.walk()
 
     def find(self, name: str, *, action: str = "") -> Step:
-        """The step with this name (`routes`, or `network/routes`). If it was also undone, this is
-        the step of the undo, unless `action="do"` asks for the run. UnknownTask if no step has the
-        name, or if two have it.
+        """The step with this name, from this one down: `routes`, or `network/routes` if several
+        tasks are named routes. If the task was also undone, this is the step of its undo;
+        `action="do"` asks for the step of the run. UnknownTask if no step has the name, or if two
+        are equally near.
         """
         steps = [step for step in self.walk() if action in {"", step.action}]
         return nearest(name, steps, self.path)
 
     def __str__(self) -> str:
-        """The tree, one line for each step with its status, duration and details; for a plan, what
-        each would do.
+        """The tree of steps: a line for each, with its status, duration and details. A dry run has
+        only details: the plans.
         """
         steps = list(_drawn(self))
         width = max(len(label) for label, _, _ in steps)
@@ -178,15 +179,16 @@ class Step(Generic[T_co]):
             line = f"{label:{width}}  "
             if self.action != "plan":
                 line += f"{step.status:9}  {seconds_in_words(step.seconds):>8}  "
-            first, *others = step._note.splitlines() or [""]
+            first, *others = step._details.splitlines() or [""]
             lines.append((line + first).rstrip())
             lines.extend(f"{indent}  {other}" for other in others)
         return printable("\n".join(lines))
 
     @property
-    def _note(self) -> str:
-        """Details of how the step ended. In a dry run, its plan follows them: in the same line if
-        the plan is a single line, and otherwise in lines of its own.
+    def _details(self) -> str:
+        """What the tree says of this step after its duration: the attempts, why it ended so, and
+        the fields of its result. For a dry run, the plan takes the place of the fields. A plan of
+        several lines begins in a new line.
         """
         parts: list[str] = []
         if self.attempts > 1:
@@ -214,9 +216,9 @@ class Step(Generic[T_co]):
         return {"schema": _SCHEMA, **self._values()}
 
     def _values(self) -> dict[str, object]:
-        """The keys of this step in the JSON; `children` has those of the steps inside it."""
+        """The keys and values of this step in the JSON; `children` has those of the inner steps."""
         values = {**self.facts, "fields": self.fields, "result": self.result}
-        if hasattr(self.result, "to_mapping"):  # JSON has a way of its own to write a NamedTuple
+        if hasattr(self.result, "to_mapping"):  # json.dumps would write a NamedTuple as a list
             values["result"] = as_data(self.result)
         values["details"] = values["traceback"] = None
         if self.error is not None:
@@ -252,19 +254,20 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
 
     @property
     def exit_code(self) -> int:
-        """1, or the `exit_code` from 1 to 255 that the error has itself; of several failures, the
-        lowest.
+        """The exit code for a program: the lowest `exit_code` of the errors. An error without one,
+        or with one that is not from 1 to 255, counts as 1.
         """
-        # An error may have any exit_code. A process that exits with 256 has the exit code 0.
+        # Python takes any number, but a process that exits with 256 has the exit code 0.
         codes = [getattr(step.error, "exit_code", 1) for step in self.failures]
         return min(code if code in range(1, 256) else 1 for code in codes)
 
 
 def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
-    """The step with this name (`routes`, or `network/routes`) that is nearest to the path: inside
-    it, beside it, then around it. Of several steps with one path, the last one.
+    """Find the step with this name (`routes`, or `network/routes`) that is nearest to the step at
+    `path`: inside it, or else beside it, or else further out. If several steps have one path, such
+    as those of a task and of its undo, the last one is taken.
 
-    UnknownTask if there is none, or if two are as near.
+    UnknownTask if no step has the name, or if two are equally near.
     """
     by_path = {"/".join(step.path): step for step in steps}
     named = [step for names, step in by_path.items() if f"/{names}".endswith(f"/{name}")]
@@ -281,15 +284,16 @@ def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
 
 
 def _distance(path: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, int]:
-    """How many groups lead up from the path to a common one, and how many from there down to the
-    other path.
+    """How far the other path is from this one: how many levels up to a common group, and then how
+    many levels down.
     """
     common = len(commonprefix([path, other]))  # noqa: RUF071  they are tuples, not texts
     return len(path) - common, len(other) - common
 
 
 def _drawn(step: Step, branch: str = "", indent: str = "") -> Iterator[tuple[str, str, Step]]:
-    """Each step from this one down: its label, the indent of its further lines, and the step.
+    """The tree, from this step down: for each step the beginning of its first line, the indent of
+    its further lines, and the step itself.
 
     `branch` is drawn before the name of this step, `indent` before everything below it.
     """

@@ -87,7 +87,9 @@ def task(
 
 
 def wrapped(inner: AnyTask, do: Callable[[Context], T]) -> FunctionTask[T]:
-    """The task with another `do`; its name and all else stay the same."""
+    """The task with another `do`, such as one that calls the task's own `do` several times. The
+    name, plan, undo and subtasks stay the same.
+    """
     return FunctionTask(
         valid_task(inner).name,
         do,

@@ -12,8 +12,8 @@ from phases.context import Clock
 
 
 class FakeClock(Clock):
-    """A clock that never waits: as soon as every thread of the run waits, it jumps to the earliest
-    end of a wait.
+    """A clock for tests, with which no wait takes real time: as soon as every thread of the run
+    waits, it jumps to the earliest end of a wait.
 
     Time passes only in these jumps, so durations are exact and a test of an hour takes no time. If
     every thread waits without an end, nothing wakes them, and the test hangs. The clock counts the
@@ -25,7 +25,7 @@ class FakeClock(Clock):
         super().__init__()
         self._now = 0.0
         self._busy = 1
-        """How many of the threads do not wait."""
+        """How many threads do not wait; at first, that is the thread that makes this clock."""
         self._waits: list[_Wait] = []
 
     def now(self) -> float:
@@ -33,22 +33,24 @@ class FakeClock(Clock):
         return self._now
 
     def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
-        """Like Clock.wait; but if all threads wait, time jumps. `_end` ends the wait."""
+        """Wait until `done()` is true, or until this clock reaches `until`. If all other threads
+        already wait, the clock jumps (`_add_busy`), which may end this wait at once.
+        """
         wait = _Wait(done, until)
         with self._changed:
             if done() or until <= self._now:
                 return
             self._waits.append(wait)
             self._add_busy(-1)
-        wait.is_over.wait()
+        wait.is_over.wait()  # until `_end_waits` sets it
 
     def wake(self) -> None:
-        """Like Clock.wake: end each wait whose condition is true."""
+        """End each wait whose `done` is true now. Call it after a change that can make one true."""
         with self._changed:
-            self._end([wait for wait in self._waits if wait.done()])
+            self._end_waits([wait for wait in self._waits if wait.done()])
 
     def start(self, target: Callable[[], None], *, name: str) -> threading.Thread:
-        """Like Clock.start; the thread counts as busy until its target has ended."""
+        """Run the target in a new thread. The clock does not jump while this thread is busy."""
 
         def counted() -> None:
             """Run the target; then count one busy thread fewer."""
@@ -61,22 +63,22 @@ class FakeClock(Clock):
         return super().start(counted, name=name)
 
     def _add_busy(self, change: int) -> None:
-        """Count one more thread that does not wait, or one fewer; if all wait, time jumps."""
+        """Count one more thread that does not wait, or one fewer. If all wait, the clock jumps."""
         with self._changed:
             self._busy += change
-            self._jump()
+            self._jump_if_all_wait()
 
-    def _jump(self) -> None:
+    def _jump_if_all_wait(self) -> None:
         """If every thread waits, let time pass until the earliest end of a wait."""
         if self._busy > 0:
             return
         earliest = min((wait.until for wait in self._waits), default=math.inf)
-        if earliest == math.inf:
+        if earliest == math.inf:  # no wait has an end, so only wake() can end one
             return
         self._now = earliest
-        self._end([wait for wait in self._waits if wait.until <= earliest])
+        self._end_waits([wait for wait in self._waits if wait.until <= earliest])
 
-    def _end(self, waits: list[_Wait]) -> None:
+    def _end_waits(self, waits: list[_Wait]) -> None:
         """End these waits, so that their threads run on."""
         for wait in waits:
             self._waits.remove(wait)

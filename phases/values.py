@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def describe_error(error: BaseException) -> str:
-    """The error in one line: its type, then the lines of its message, joined by semicolons. After a
-    line that ends with a colon, there is none.
+    """The error in one line: its type, then the lines of its message, joined by semicolons. A line
+    that ends with a colon gets no semicolon.
     """
     kind = type(error).__name__
     lines = [line.strip() for line in printable(error).splitlines()]
@@ -34,8 +34,8 @@ def seconds_in_words(seconds: float | None) -> str:
 
 
 def as_data(value: object) -> object:
-    """Convert a value of a type that JSON does not have: the result of its `to_mapping()`, or its
-    text.
+    """What is written for a value of a type that JSON does not know: the result of its
+    `to_mapping()`, or else its text.
     """
     if hasattr(value, "to_mapping"):
         return value.to_mapping()

@@ -134,6 +134,22 @@ def test_configurations(name: str) -> None:
     HostRoutingConfig.from_mapping(sections)
 
 
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    ("body", "metrics"), [("echo new; exit 1", "new\n"), ("exit 127", "old\n")]
+)
+def test_the_line_for_cron(body: str, metrics: str, tmp_path: Path) -> None:
+    """The metrics of a host with a problem are new, and those of one that has no answer stay."""
+    [line] = re.findall(r"^\* \* \* \* \* root (.*)$", PAGES["docs/fleet.md"], re.MULTILINE)
+    program = tmp_path / "hostrouting"
+    program.write_text(f"#!/bin/sh\n{body}\n")
+    program.chmod(0o755)
+    (tmp_path / "hostrouting.prom").write_text("old\n")
+    line = line.replace("/usr/local/bin/hostrouting", str(program))
+    completed(["sh", "-c", line.replace("/var/lib/prometheus/node-exporter", str(tmp_path))])
+    assert (tmp_path / "hostrouting.prom").read_text() == metrics
+
+
 def test_promises() -> None:
     rows = re.findall(r"^\| .* \| (`.*`) \|$", PAGES["tests/README.md"], re.MULTILINE)
     assert len(rows) == PAGES["tests/README.md"].count("\n| ") - 1  # all rows but the heading

@@ -21,8 +21,9 @@ written, ignores it in keys.
 def active_file(files: Files) -> str:
     """The path of the first CNI configuration that has azure-vnet as a plugin; empty if none has.
 
-    Not judged: which of several configurations the container runtime uses. The clean-up refuses if
-    any names azure-vnet, which is safe.
+    A clean-up deletes nothing if there is one, because azure-vnet may manage the pods then. It does
+    not matter which of several configurations the container runtime uses: to delete nothing is
+    safe.
     """
     for name in files.names(FOLDER):
         path = f"{FOLDER}/{name}"

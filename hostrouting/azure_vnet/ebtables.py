@@ -35,20 +35,22 @@ class BridgeRule(NamedTuple):
 class Ebtables(Protocol):
     """The rules for Ethernet frames in table nat.
 
-    Each verb raises a HostError if both backends have rules (wrong-backend), and the errors of
-    `run_tool` if ebtables cannot be used or refuses.
+    Each verb raises the errors of `run_tool` if ebtables cannot be used or refuses.
     """
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
-        """The rules in order, chain by chain. Creates no table and loads no kernel module."""
+        """The rules in order, chain by chain. Creates no table and loads no kernel module. Raises
+        HostError (wrong-backend) if both ebtables-nft and ebtables-legacy have rules.
+        """
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
-        """Delete these rules, all or none. All have the same `program`. A rule that is given twice
-        deletes the first two of several equal rules; if one does not exist, ebtables refuses.
+        """Delete these rules, all or none: if one does not exist, ebtables refuses. All must have
+        the same `program`, which is called to delete them. If a rule is given twice, two equal
+        rules are deleted, the first ones.
 
-        Not judged: whether ebtables deletes another rule that differs from one of these only in its
-        MAC addresses. ebtables-nft 1.8.9 compares these without their masks, and treats a missing
-        address as zeros.
+        A known limit: ebtables-nft 1.8.9 ignores the masks of MAC addresses, and treats a rule
+        without a MAC address as one with 00:00:00:00:00:00. So it may delete another rule that
+        differs only in its MAC addresses.
         """
 
 
@@ -69,8 +71,9 @@ class EbtablesProgram:
         self._tool = partial(run_tool, what="ebtables", package="iptables or ebtables", run=run)
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
-        # Both backends are asked; a host may lack the program or the kernel module of one. If both
-        # have rules, it is not known which backend this node uses.
+        # Ask both ebtables-nft and ebtables-legacy, because each sees only its own rules. A host
+        # may lack the program or the kernel module of one. If both have rules, raise an error,
+        # because nobody knows which of them this node uses.
         lists: list[tuple[BridgeRule, ...]] = []
         absences: list[HostError] = []
         for program in _BACKENDS:
@@ -90,17 +93,19 @@ class EbtablesProgram:
     def delete(self, rules: Sequence[BridgeRule]) -> None:
         if not rules:
             return
-        # ebtables-restore reads the table, then a command for each rule. The legacy one does not
-        # know COMMIT, and crashes if the last line has no end. Without --noflush, all rules of the
-        # table would be deleted first.
+        # ebtables-restore reads the name of the table, then a command for each rule. There is no
+        # COMMIT at the end, because ebtables-legacy does not know it. The empty text ends the last
+        # line: without that, ebtables-legacy crashes. Without --noflush, ebtables-restore would
+        # first delete all rules of the table.
         lines = ["*nat", *(f"-D {rule.text}" for rule in rules), ""]
         purpose = f"delete {counted(len(rules), 'rule')}"
         text = "\n".join(lines)
         self._tool(f"{rules[0].program}-restore", "--noflush", text=text, purpose=purpose)
 
     def _rules_of(self, program: str) -> tuple[BridgeRule, ...]:
-        # First ebtables-save says whether the table exists. If it does not, `-L` would load its
-        # kernel module or create it, depending on the backend.
+        """The rules of one backend, whose program is `program`; empty if it has no table nat."""
+        # Ask ebtables-save first whether the table exists. If it does not, `-L` would create it, or
+        # load its kernel module, depending on the backend.
         save = f"{program}-save"
         purpose = "list its rules"
         saved = self._tool(save, purpose=purpose)
@@ -108,8 +113,8 @@ class EbtablesProgram:
         if "*nat" in tables:
             listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
             return read_listing(listing.out, program)
-        # Without a table there are no rules; but ebtables-save warns if it cannot read which
-        # modules are loaded, or if nft has rules in the table that it cannot show.
+        # No table is listed, so there are no rules, unless ebtables-save has warned: it could not
+        # read which modules are loaded, or nft has rules in the table that it cannot show.
         if saved.err or "Table `nat' is incompatible" in saved.out:
             raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()
@@ -118,7 +123,7 @@ class EbtablesProgram:
 def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
     """The rules in the output of `ebtables -L`: each line after the heading of a chain is one."""
     rules: list[BridgeRule] = []
-    chain = ""
+    chain = ""  # until the first heading: the lines above it are no rules
     for line in text.splitlines():
         heading = _CHAIN.match(line)
         if heading is not None:

@@ -110,11 +110,11 @@ _DRY_RUN = Finding(
 def judge(
     facts: CleanupFacts, config: AzureVnetCleanupConfig
 ) -> tuple[tuple[CleanupEntry, ...], tuple[Finding, ...]]:
-    """The entries, each with its fate, and the findings. If a finding is an error, nothing may be
-    deleted, whatever the fates are.
+    """Decide what a clean-up deletes. Return the entries, each with its fate, and findings about
+    the whole clean-up. If a finding is an error, nothing may be deleted, whatever the fates are.
 
-    The entries are in the order of deletion. Rules come first, because they are deleted all or
-    none, and if that fails, nothing else is deleted.
+    The entries are in the order of deletion. Rules come first, because ebtables deletes all of them
+    or none, and the clean-up stops if it deletes none.
     """
     pods = read_state(facts.state)  # None if the file cannot be read, which is an error below
     node = _Node(facts, config, pods or ())
@@ -158,7 +158,7 @@ def _finding_still_listed(pods: Sequence[str]) -> Finding:
         f"{STATE_FILE} still lists {spoken(pods, most=3)}, whose rules are stale: "
         "azure-cnms, if it runs, adds them again from there"
     )
-    remedy = Remedy("delete azure-cnms first; the file goes with the next boot")
+    remedy = Remedy("delete azure-cnms before the rules; the file goes with the next boot")
     return Finding("azure-vnet", "warning", sentence, STATE_FILE, remedy)
 
 
@@ -182,7 +182,7 @@ _NO_MAC = ("", "00:00:00:00:00:00")
 
 
 class _Node:
-    """What the decision asks about a node, worked out once from the facts."""
+    """What is known about a node, as the decision about each entry asks for it; worked out once."""
 
     def __init__(
         self, facts: CleanupFacts, config: AzureVnetCleanupConfig, pods: Iterable[Endpoint]
@@ -190,41 +190,43 @@ class _Node:
         links = facts.snapshot.links_by_name
         self.config = config
         all_bridges = {link.name for link in links.values() if link.kind == "bridge"}
+        # The bridges of azure-vnet.
         self.bridges = {name for name in all_bridges if _BRIDGE.fullmatch(name)}
-        """The bridges of azure-vnet."""
         all_ports = [link for link in links.values() if link.master in all_bridges]
+        # The ports of bridges through which frames come in from the node's network. All bridges of
+        # the host count, because Linux applies the ebtables rules to each of them.
         self.uplinks = {port.name for port in all_ports if port.kind in _UPLINK_KINDS}
-        """The ports of bridges through which frames come in from the node's network. All bridges of
-        the host count, because Linux applies the ebtables rules to each of them.
-        """
         self.uplinks.update(config.uplinks)
         ports = [port for port in all_ports if port.master in self.bridges]
+        # The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it.
         self.pod_ports = [port.name for port in ports if port.name not in self.uplinks]
-        """The other ports of azure-vnet's bridges: each can have a pod of azure-vnet behind it."""
+        # The pod ports whose other end cannot be read: any MAC address may be behind them.
         self.opaque_ports = [port for port in self.pod_ports if port not in facts.view.peers]
-        """The pod ports behind which the MAC address cannot be read: `peers` lacks them."""
+        # Each MAC address that is in use, with the device that has it, in words. A pod with such a
+        # MAC address is alive.
         self.holder_of_mac = _holder_of_each_mac(facts.view, self.uplinks)
-        """By MAC address, in words: what device has it. A pod with this MAC address is alive."""
+        # The addresses that no pod can have, each with the reason in words.
         self.reserved = _reserved_addresses(facts.snapshot)
-        """By address, in words: why no pod can have it."""
+        # By address, the pods of the state file. A pod whose device is gone does not count.
         self.pods: dict[IP, Endpoint] = {}
-        """By address, the pods of the state file. A pod whose device is gone does not count."""
         for pod in pods:
             if pod.device in links:
                 self.pods |= dict.fromkeys(pod.ips, pod)
         # Of the ebtables rules, those that azure-vnet has added for pods.
         self.rules = [rule for rule in map(pod_rule, facts.rules or ()) if rule is not None]
         on_bridges = [each for each in facts.view.neighbours if each.dev in self.bridges]
+        # The neighbours on azure-vnet's bridges that have a MAC address.
         self.neighbours = [each for each in on_bridges if each.mac not in _NO_MAC]
-        """The neighbours on azure-vnet's bridges that have a MAC address."""
+        # The MAC addresses that azure-vnet's entries give to each address.
         self.macs_of_ip = _macs_of_each_ip(self.rules, self.neighbours)
-        """The MAC addresses that azure-vnet's entries give to each address."""
 
 
 def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[str, str]:
-    """Return by MAC address, in words, what device has it. If several have it, one of the host's
-    own is named, because an operator can check that most easily.
+    """Return each MAC address that is in use, with the device that has it, in words. If several
+    devices have it, a device of the host itself is named, because an operator can check this one
+    most easily.
     """
+    # Each loop replaces what an earlier one has found.
     holder_of_mac: dict[str, str] = {}
     for mac, dev in view.learned:
         if dev not in uplinks:  # behind an uplink are other hosts
@@ -237,7 +239,9 @@ def _holder_of_each_mac(view: LinkLayerView, uplinks: Collection[str]) -> dict[s
 
 
 def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
-    # By address, in words, why no pod can have it.
+    """The addresses that no pod can have, each with the reason in words: the default gateways, and
+    the addresses of this host.
+    """
     reserved: dict[IP, str] = {}
     for route in snapshot.routes:
         if route.prefix.length:  # not a default route: its gateway may be a pod
@@ -253,8 +257,9 @@ def _reserved_addresses(snapshot: Snapshot) -> dict[IP, str]:
 def _macs_of_each_ip(
     rules: Iterable[PodRule], neighbours: Iterable[Neighbour]
 ) -> dict[IP, list[str]]:
-    # The MAC addresses that these entries give to each address, each once. The virtual address of
-    # some rules is left out, because it does not belong to a pod.
+    """By IP address, the MAC addresses that rules and neighbours give to it, each once. The virtual
+    MAC address of some rules is left out, because it belongs to no pod.
+    """
     pairs = [(rule.ip, rule.mac) for rule in rules if rule.mac != VIRTUAL_MAC]
     pairs += [(neighbour.ip, neighbour.mac) for neighbour in neighbours]
     macs_of_ip: dict[IP, list[str]] = {}
@@ -276,25 +281,25 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Judge each rule that azure-vnet adds for a pod."""
     for rule, ip, mac, uplink in node.rules:
         macs = [mac]
-        if mac == VIRTUAL_MAC:  # the same for all pods: other entries have the pod's own
+        if mac == VIRTUAL_MAC:  # all pods share it: take what the pod's other entries have
             macs = node.macs_of_ip.get(ip, [])
         fate, reason = _fate_of_address(node, ip, macs)
-        # A rule for IP packets, unlike one for ARP, names the uplink by which they come in. If no
-        # bridge has this uplink, Linux applies the rule to no packet, so it does no harm.
+        # A rule for IP packets names the uplink by which they come in; a rule for ARP has None. If
+        # no bridge has this uplink, Linux applies the rule to no packet, so it does no harm.
         if uplink is not None and uplink not in node.uplinks:
             fate, reason = "keep", "it matches no bridged uplink"
         yield CleanupEntry("rule", rule.text, ip, fate, reason, rule)
 
 
 def _judge_neighbours(node: _Node) -> Iterator[CleanupEntry]:
-    """Judge each permanent neighbour on a bridge of azure-vnet."""
+    """Judge each permanent neighbour with a MAC address on a bridge of azure-vnet."""
     for neighbour in node.neighbours:
         fate, reason = _fate_of_address(node, neighbour.ip, [neighbour.mac])
         yield CleanupEntry("neighbour", str(neighbour), neighbour.ip, fate, reason, neighbour)
 
 
 def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
-    """Judge each route that azure-vnet adds for a pod through its bridge."""
+    """Judge each route that azure-vnet may have added for a pod through its bridge."""
     for route in snapshot.routes:
         pod_route = _as_pod_route(route, node.bridges)
         if pod_route is not None:
@@ -304,12 +309,13 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
 
 
 def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:
-    """Return the route without the state of its next hop (dead, linkdown) if azure-vnet may have
-    added it for a pod: in table main, to one address, by one of these bridges, and without any
-    attribute besides metric, scope and protocol; else None.
+    """Return the route if azure-vnet may have added it for a pod, else None. Such a route is in
+    table main, leads to one address by one of these bridges, and has no attribute besides metric,
+    scope and protocol. The state of its next hop (dead, linkdown) is left out.
     """
     if route.protocol not in _PROTOCOLS or bridges.isdisjoint(route.devs):
         return None
+    # The route as azure-vnet would have added it: if `route` has anything else, the two differ.
     pod_route = Route(
         Prefix.of(route.prefix.ip),
         (NextHop(route.devs[0]),),
@@ -321,17 +327,15 @@ def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:
 
 
 def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, str]:
-    """Return the fate of an entry for a pod's address, and the reason. If the pod is alive, it has
-    one of these MAC addresses; if there are none, its MAC address is not known.
-
-    A conflict (the pod is known to be alive) is looked for before the reasons why the pod may be
-    alive, because it says more than these.
+    """Decide the fate of an entry for a pod's address, and return it with the reason. `macs` are
+    the MAC addresses that the pod may have; there are none if its MAC address is not known.
     """
     reason = _why_protected(node, ip)
     if reason:
         return "keep", reason
-    # `managed` of the configuration has the networks of the other CNI; `ip` is in one of them.
+    # This is so by the configuration: for any other address, `_why_protected` gives a reason.
     managed = f"another CNI manages {ip}"
+    # A device with the MAC address proves that the pod is alive, so look for one first.
     for mac in macs:
         if mac in node.holder_of_mac:
             holder = node.holder_of_mac[mac]
@@ -345,7 +349,9 @@ def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, st
 
 
 def _why_protected(node: _Node, ip: IP) -> str:
-    """Why entries of every kind for this address are kept; empty if they may be deleted."""
+    """Why all entries for this address are kept, whatever their MAC addresses: no other CNI manages
+    the address, no pod can have it, or the configuration protects it. Empty if none of this is so.
+    """
     if not any(ip in network for network in node.config.managed):
         return f"{ip} is not in a managed network (azureVnetCleanup.managed)"
     if ip in node.reserved:
@@ -357,16 +363,18 @@ def _why_protected(node: _Node, ip: IP) -> str:
 
 def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
     """Return why the pod may be alive although no device is known to have its MAC address; empty
-    if it is dead.
+    if it is dead. `macs` are the MAC addresses that azure-vnet's entries give to the pod.
 
-    Not judged: a silent machine behind a pod, such as a virtual machine in it. A bridge learns its
-    MAC address from what it sends, and forgets it after 300 s of silence.
+    A known limit: a machine behind a pod, such as a virtual machine in it, seems dead when it has
+    sent nothing for 300 s, because a bridge forgets a MAC address then.
     """
     pod = node.pods.get(ip)
     if pod is not None:
         return (
             f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
         )
+    # Behind an opaque port, no MAC address can be read, so the pod may be there. Behind the others,
+    # they are known, and none is the pod's.
     ports = node.opaque_ports
     if not macs:  # no MAC address to look for: this pod may be behind any port
         ports = node.pod_ports

@@ -69,8 +69,8 @@ class LinkLayer(Protocol):
     """
 
     def look(self) -> LinkLayerView:
-        """Read the devices, the other end of each veth, the permanent neighbours of both families,
-        and what bridges have learned.
+        """Read the MAC addresses of all devices and of the other end of each veth, the permanent
+        neighbours (IPv4 and IPv6), and the MAC addresses that bridges have learned.
 
         Neighbours are read first, then devices, then what bridges have learned: so the view never
         has the neighbour of a new pod without its device. If a list changes while it is read, or
@@ -82,12 +82,12 @@ class LinkLayer(Protocol):
         """
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        """Delete the neighbour, and return True; also if it or its device is absent. Return False,
-        and delete nothing, if the address has another entry now, or none in a list that Linux
-        marked as incomplete.
+        """Delete the neighbour if its entry is unchanged. Return True if it is gone now, also if it
+        or its device was absent already. Return False, with nothing deleted, if the address has
+        another entry now, or if the entry is missing from a list that Linux marked as incomplete.
 
-        Linux deletes by address and device, whatever the MAC address is, so the entries are read
-        again just before.
+        The entries are read again just before, because Linux deletes by address and device,
+        whatever the MAC address is.
         """
 
 
@@ -116,7 +116,7 @@ class KernelLinkLayer:
     def look(self) -> LinkLayerView:
         with kernel_errors("read devices and neighbours"), closing(Netlink()) as netlink:
             for _ in range(_READINGS):
-                # Becomes true if a list changes, or if two lists do not fit together.
+                # `_look_once` sets this if a list changes, or if two lists do not fit together.
                 netlink.list_has_changed = False
                 view = _look_once(netlink)
                 if not netlink.list_has_changed:
@@ -128,14 +128,16 @@ class KernelLinkLayer:
             kernel_errors(f"delete the neighbour {neighbour}"),
             closing(Netlink()) as netlink,
         ):
-            return _delete(netlink, neighbour)
+            return _delete_if_unchanged(netlink, neighbour)
 
 
 def _look_once(netlink: Netlink) -> LinkLayerView:
-    # Read everything once. `list_has_changed` is true afterwards if something may be missing.
+    """Read everything once. `netlink.list_has_changed` is true afterwards if something may be
+    missing, so that the caller reads again.
+    """
     # Neighbours come first: otherwise the view could have a new pod's neighbour without its device.
     entries = _entries(netlink, AF_UNSPEC)
-    # As a list, because a socket must have read one answer to its end before the next request.
+    # Read this list to its end first, because `_peer_mac` sends its requests by the same socket.
     links = [parts_of(answer, LINK) for answer in netlink.dump(RTM_GETLINK, bytes(LINK.size))]
 
     names: dict[int, str] = {}
@@ -190,8 +192,8 @@ class _Entry(NamedTuple):
 
 
 def _entries(netlink: Netlink, family: int) -> list[_Entry]:
-    """The neighbours of a family, or of both (AF_UNSPEC); or the forwarding tables of all bridges
-    (AF_BRIDGE).
+    """List the neighbours of an address family, or of both (AF_UNSPEC). With AF_BRIDGE, list the
+    forwarding tables of all bridges instead, because Linux lists them in the same form.
     """
     entries: list[_Entry] = []
     for answer in netlink.dump(_RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
@@ -213,7 +215,8 @@ def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
     if kind_of(link) != "veth":
         return ""
     netns_id = link.get(_IFLA_LINK_NETNSID)
-    request = LINK.pack(0, number_in(link, _IFLA_LINK) or 0, 0)  # Linux refuses the index 0
+    # Without IFLA_LINK, the index is 0, which Linux refuses.
+    request = LINK.pack(0, number_in(link, _IFLA_LINK) or 0, 0)
     if netns_id is not None:
         request += attribute(_IFLA_TARGET_NETNSID, netns_id)
     (peer,) = netlink.ask(RTM_GETLINK, [request])
@@ -223,9 +226,10 @@ def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
     return peer_link.get(_IFLA_ADDRESS, b"").hex(":")
 
 
-def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:
-    """Delete the neighbour, and return True; also if it is absent. Return False, and delete
-    nothing, if its address has another entry on this device now, or none in an incomplete list.
+def _delete_if_unchanged(netlink: Netlink, neighbour: Neighbour) -> bool:
+    """Delete the neighbour if its entry is still as it was read. Return True if the entry is gone
+    now, also if it was absent already. Return False, with nothing deleted, if it has changed, or if
+    it is missing from a list that is incomplete.
     """
     family = AF_OF[neighbour.ip.version]
     indexes = {link.name: link.index for link in list_links(netlink)}
@@ -234,15 +238,15 @@ def _delete(netlink: Netlink, neighbour: Neighbour) -> bool:
         return True  # the device is gone, and Linux deleted its entries
     packed_ip = neighbour.ip.packed
     expected = _Entry(index, packed_ip, neighbour.mac, is_permanent=True)
-    # Compared by the first two fields, the device and the address.
+    # The entries of this address on this device now: these two are the first fields of an entry.
     present = [entry for entry in _entries(netlink, family) if entry[:2] == expected[:2]]
     if not present:
-        return not netlink.list_has_changed  # true: an entry may be missing from the list
-    if present != [expected]:
+        return not netlink.list_has_changed  # if it has, the list may lack an entry
+    if present != [expected]:  # another MAC address, or no permanent entry any more
         return False
     request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, packed_ip)
     refused = netlink.batch([message(_RTM_DELNEIGH, 0, request)])
     for error in refused.values():
-        if error.number not in _ABSENT_ERRNOS:
+        if error.number not in _ABSENT_ERRNOS:  # an absent entry is as good as a deleted one
             raise error
     return True

@@ -47,12 +47,14 @@ class PodRule(NamedTuple):
 
 
 def pod_rule(rule: BridgeRule) -> PodRule | None:
-    """Read the rule as a pod's rule; None if it is not one."""
-    # Each option is a text with its values: "-i eth0".
+    """Recognise a rule that azure-vnet has added for a pod, and read the pod's addresses in it;
+    None if it is another rule.
+    """
+    # Each option is one text with its values, such as "-i eth0".
     chain, *options = re.split(r" +(?=-)", rule.text)
     if chain != "PREROUTING":
         return None
-    text = " ".join(sorted(options))
+    text = " ".join(sorted(options))  # as in the shapes, whatever order ebtables prints
     match = next(filter(None, (shape.fullmatch(text) for shape in _SHAPES)), None)
     if match is None:
         return None

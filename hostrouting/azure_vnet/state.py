@@ -27,8 +27,8 @@ class Endpoint(NamedTuple):
 
 
 def read_state(text: str | None) -> tuple[Endpoint, ...] | None:
-    """The pods in the text of the state file, in order; None if the text is unreadable. Without a
-    file, `text` is None, and there are no pods.
+    """The pods in the text of azure-vnet's state file, in order. None if the text is truncated or
+    has an unknown shape. If the host has no such file, `text` is None, and there are no pods.
     """
     if text is None:
         return ()
@@ -39,25 +39,28 @@ def read_state(text: str | None) -> tuple[Endpoint, ...] | None:
 
 
 def _pods(document: Any) -> Iterator[Endpoint]:
-    # Another shape raises an exception, which `read_state` expects.
+    """Yield the pods in the document. A document of another shape raises one of the exceptions that
+    `read_state` catches.
+    """
     if document in ({}, {"Network": None}):  # empty: azure-cns writes {}, azure-vnet null
         return
     for uplink in _member(document["Network"], "ExternalInterfaces", dict).values():
         for network in _member(uplink, "Networks", dict).values():
-            for name, pod in _member(network, "Endpoints", dict).items():
-                yield _pod(name, pod)
+            for name, values in _member(network, "Endpoints", dict).items():
+                yield _pod(name, values)
 
 
-def _pod(name: str, pod: Any) -> Endpoint:
-    device = _member(pod, "HostIfName", str)
-    addresses = _member(pod, "IPAddresses", list)
+def _pod(name: str, values: Any) -> Endpoint:
+    """The pod with this name and these values in the state file."""
+    device = _member(values, "HostIfName", str)
+    addresses = _member(values, "IPAddresses", list)
     ips = [as_ip(_member(address, "IP", str)) for address in addresses]
     return Endpoint(printable(name), device, tuple(ips))
 
 
 def _member(holder: Any, key: str, kind: type[Any]) -> Any:
-    """The value of this key, which has to be of this kind. Null becomes an empty one, because
-    azure-vnet writes null instead.
+    """The value of this key in the object `holder`. TypeError if it is not of this kind. Instead of
+    an empty list or object, azure-vnet writes null, so null becomes an empty value of the kind.
     """
     value = holder[key]
     if value is None:

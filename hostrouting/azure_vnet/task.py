@@ -24,7 +24,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.host.operation import Operation
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import Route
-from hostrouting.text import first_of
+from hostrouting.text import first_few
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -60,7 +60,7 @@ class CleanupPlan:
         """Why a run would fail, for `phases.plan`; empty if it would not."""
         if self.is_report:  # it deletes nothing, so no error stops it
             return ""
-        return "; ".join(first_of(self.errors))
+        return "; ".join(first_few(self.errors))
 
     def __str__(self) -> str:
         return "\n".join(map(str, (*self.entries, *self.findings))) or "nothing to delete"
@@ -132,12 +132,15 @@ class CleanStaleAzureVnet:
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
-        # The defaults of `ebtables` and `link_layer` are those of this machine's kernel. With them,
-        # a fake host, or any other one with a kernel of its own, would be judged by wrong facts. An
-        # image has no kernel (None): `open_kernel` refuses it below.
-        readers = {type(self.ebtables), type(self.link_layer)}
+        """Read from the host what `judge` needs. TypeError if the facts would come from two hosts:
+        routes from a fake host, but rules or MAC addresses from this machine.
+        """
+        # The defaults of `ebtables` and `link_layer` ask this machine's kernel. They would give
+        # wrong facts about a fake host, or any other host with a kernel of its own. An image has no
+        # kernel (None), but it need not be refused here, because `open_kernel` does so below.
+        reader_types = {type(self.ebtables), type(self.link_layer)}
         has_this_kernel = self.host.backend in {None, Host.local().backend}
-        if not has_this_kernel and readers & {EbtablesProgram, KernelLinkLayer}:
+        if not has_this_kernel and reader_types & {EbtablesProgram, KernelLinkLayer}:
             raise TypeError("a host with a kernel of its own needs its ebtables= and link_layer=")
         with self.host.open_kernel() as backend:
             rules = self._list_rules()
@@ -163,7 +166,7 @@ class CleanStaleAzureVnet:
             raise
 
     def _clean(self, ctx: phases.Context) -> CleanupResult:
-        """Make the plan and delete what is stale; the host is locked."""
+        """Make the plan, save what is stale in an undo file, and delete it; the host is locked."""
         plan = self.plan()
         if plan.errors:
             raise _error("nothing was deleted", plan.errors, kind="refused")
@@ -171,7 +174,9 @@ class CleanStaleAzureVnet:
             return CleanupResult(plan=plan)
         for entry in plan.deletions:
             ctx.log.info("will %s", entry)
-        ctx.check()  # for the last time, because the undo file has to match what is deleted
+        # The last moment at which a cancelled clean-up stops: from here on, all is deleted that the
+        # undo file has.
+        ctx.check()
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
         deleted = self._delete(plan, undo_file)
@@ -183,18 +188,18 @@ class CleanStaleAzureVnet:
         )
 
     def _new_undo_file(self) -> str:
-        # The first path that is free: the files of earlier runs stay.
+        """The first path for an undo file that is free, so that those of earlier runs stay."""
         paths = map(HostLayout.undo_path, count(1))
         return next(path for path in paths if self.host.files.look(path) is None)
 
     def _delete(self, plan: CleanupPlan, undo_file: str) -> list[Operation]:
         """Delete everything in the plan; return what was deleted. HostError if anything is left.
 
-        If the rules cannot be deleted, nothing is deleted, and the undo file is removed.
+        Rules go first. If ebtables refuses them, nothing is deleted, and the undo file is removed.
         """
         files = [undo_file]
         deleted: list[Operation] = []
-        # An error that is raised in the block gets what is in these lists by then.
+        # If an error ends the block, it tells what was written and deleted by then.
         with recorded_in_errors(files=files, operations=deleted):
             rules = [entry.thing for entry in plan.deletions if isinstance(entry.thing, BridgeRule)]
             try:
@@ -204,26 +209,28 @@ class CleanStaleAzureVnet:
                     self.host.files.remove(undo_file)
                     files.clear()
                 raise
-            remaining: list[str] = []
+            problems: list[str] = []
             with self.host.open_kernel() as backend:
                 for entry in plan.deletions:
-                    problem = self._delete_thing(entry.thing, backend)
+                    problem = self._delete_unless_rule(entry.thing, backend)
                     if problem:
-                        remaining.append(problem)
+                        problems.append(problem)
                     else:
                         thing = f"{entry.kind} {entry.spec}"
                         deleted.append(Operation("delete", thing, entry.reason))
-            if remaining:
+            if problems:
                 message = (
                     f"{len(deleted)} of {len(plan.deletions)} entries were deleted, and are saved "
                     f"in {undo_file}; not deleted"
                 )
-                raise _error(message, remaining, kind="incomplete")
+                raise _error(message, problems, kind="incomplete")
         return deleted
 
-    def _delete_thing(self, thing: BridgeRule | Neighbour | Route, backend: RouteBackend) -> str:
-        """Delete a neighbour or a route. Return why it was not deleted; empty if it is gone now, or
-        if the thing is a rule: `_delete` has deleted all rules before.
+    def _delete_unless_rule(
+        self, thing: BridgeRule | Neighbour | Route, backend: RouteBackend
+    ) -> str:
+        """Delete the thing if it is a neighbour or a route. A rule is gone already, because
+        `_delete` has deleted all rules at once. Return why the thing remains; empty if it is gone.
         """
         if isinstance(thing, Neighbour) and not self.link_layer.delete_neighbour(thing):
             return f"{thing} has changed since it was read, so it is not deleted"
@@ -235,6 +242,6 @@ class CleanStaleAzureVnet:
 
 
 def _error(message: str, reasons: Sequence[str], *, kind: str) -> HostError:
-    """An error: its text has the message and the first reasons, `lines` has all reasons."""
-    text = f"{message}: {'; '.join(first_of(reasons))}"
+    """The error of a clean-up: its text has the message and the first reasons, `lines` has all."""
+    text = f"{message}: {'; '.join(first_few(reasons))}"
     return HostError(text, what="azure-vnet", kind=kind, lines=tuple(reasons))

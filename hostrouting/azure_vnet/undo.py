@@ -39,8 +39,9 @@ def undo_script(entries: Iterable[CleanupEntry]) -> str:
 
 
 def _rule_lines(rules: list[BridgeRule]) -> list[str]:
-    """The lines that append all rules to their chains, as azure-vnet does. All rules are of one
-    program: a clean-up refuses if both programs, ebtables-nft and ebtables-legacy, have some.
+    """The lines that add the rules again, each at the end of its chain, as azure-vnet does. All
+    rules are of one program, because a clean-up refuses if both ebtables-nft and ebtables-legacy
+    have some.
     """
     batch = [f"-A {rule.text}" for rule in rules]
     return [f"{rules[0].program}-restore --noflush <<'END' || status=1", "*nat", *batch, "END"]
@@ -50,7 +51,7 @@ def _neighbour_lines(neighbour: Neighbour) -> list[str]:
     # The commands that add a neighbour again.
     return [
         # `flush` deletes what the kernel itself has found out about the address since then. It
-        # keeps a permanent entry: then the second command fails and names it.
+        # keeps a permanent entry, so the second command fails and names it.
         f"ip neigh flush to {neighbour.ip} dev {neighbour.dev} || status=1",
         (
             f"ip neigh add {neighbour.ip} lladdr {neighbour.mac} dev {neighbour.dev} nud permanent "
@@ -60,8 +61,8 @@ def _neighbour_lines(neighbour: Neighbour) -> list[str]:
 
 
 def _route_command(route: Route) -> str:
-    # azure-vnet's routes have one device and no gateway. Protocol and scope are numbers, because
-    # each host can give them other names.
+    """The command that adds a route again. azure-vnet's routes have one device and no gateway."""
+    # Protocol and scope are numbers, because each host can give them other names.
     return (
         f"ip -{route.prefix.family} route add {route.prefix} dev {route.devs[0]} "
         f"proto {route.protocol} scope {route.scope} metric {route.metric}"

@@ -41,8 +41,8 @@ class ConfigFile(File):
     """config.json. A file that means the same, in another layout, is not replaced."""
 
     def has_content(self, files: Files) -> bool:
-        """Whether the file on the host means the same configuration. One that cannot be read as a
-        configuration does not.
+        """Whether the file on the host means the same configuration, even in another layout. A file
+        that cannot be read as a configuration does not.
         """
         text = files.read(self.path) or ""
         with suppress(ConfigError):
@@ -51,8 +51,8 @@ class ConfigFile(File):
 
 
 def files_on(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
-    """The files of this configuration for this host. The interpreter of the host compiles the
-    program; that of an image cannot be run here, so an image gets only the sources.
+    """The files that this configuration puts on this host. The host's interpreter compiles the
+    program in advance. An image gets only the sources, because its interpreter cannot be run here.
 
     If no interpreter is found, the link to it leads to the usual path, where one can be installed.
     """
@@ -64,18 +64,19 @@ def files_on(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
 def files_of(
     config: HostRoutingConfig, compiler: Interpreter | None = None, *, python: str
 ) -> tuple[File, ...]:
-    """The files and links of this configuration, in the order in which they are written; none if it
-    asks for nothing. `compiler` compiles the program (None: only sources), and `python` is the path
-    of the interpreter on the node.
+    """The files and links that this configuration puts on a node, in the order in which a run
+    writes them; none if it asks for nothing. `compiler` compiles the program (None: only sources),
+    and `python` is the path of the interpreter on the node.
 
-    A run can be killed between two of them, so each comes before those that need it: the program
-    before config.json, which an older program might not understand, and both before the units. The
-    drop-ins come last. Without gated units, nothing runs the program, so it is left out.
+    A run can be killed between two files, so each comes before those that need it: the program
+    before config.json, which an older program might not understand, and both before the units that
+    run the program. The drop-ins, by which units are gated, come last.
     """
     if config.asks_for_nothing:
         return ()
     gated = gated_units(config)
     files: list[File] = []
+    # Without a gated unit, the configuration has no service or guard that would run the program.
     if gated:
         files.append(Program(interpreter=compiler))
         files.append(File(HostLayout.python_path, target=python))
@@ -92,13 +93,13 @@ def files_of(
 
 
 def _unit_files(unit: str) -> Iterator[File]:
-    """Yield the file of one of our units and, if the unit has a section [Install], the link that
-    starts it at boot. In each such section, the target is multi-user.target.
+    """Yield the file of one of our units and, if the unit has a section [Install], the link by
+    which systemd starts it at boot.
     """
     text = units.UNITS[unit]
     path = HostLayout.unit_path(unit)
     yield File(path, text)
-    if "[Install]" in text:
+    if "[Install]" in text:  # all of ours name multi-user.target, in whose folder the link lies
         yield File(HostLayout.enabled_path(unit), target=path)
 
 

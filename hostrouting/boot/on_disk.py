@@ -23,15 +23,15 @@ _UNIT_OF_LINK = {HostLayout.enabled_path(unit): HostLayout.unit_path(unit) for u
 
 
 def owned_paths(files: Files) -> tuple[str, ...]:
-    """The paths of all files of ours on this host, in the order of removal.
+    """The paths of all files of ours on this host, in the order in which a removal deletes them.
 
-    1. the temporary files of a writer that was killed (`leftover`), whoever owns them: the next
+    1. the temporary files that a killed writer has left (`leftover`), whoever owns them: the next
        writer would remove what is at these paths,
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
-    4. the file that opens the gate, because it would also open a gate that is installed later; and
-       the file in which a guard that was killed has noted a fight with another program. Both are
-       listed only beside other files of ours: an administrator may open the gate beforehand,
+    4. the file by which an administrator opens the gate, because it would also open a gate that is
+       installed later; and the guard's note that another program undoes its repairs. Both count
+       only beside other files of ours: an administrator may open the gate before it is installed,
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)
@@ -44,15 +44,19 @@ def owned_paths(files: Files) -> tuple[str, ...]:
 
 
 def proof_of_installation(files: Files) -> list[str]:
-    """The paths of files of ours that a run writes only after config.json: if one is there,
-    config.json was there, too. Other files prove nothing: a run that was killed may have left the
-    program or a temporary file, and an administrator may have opened the gate.
+    """The paths of our files on this host that a run writes only after config.json. If there are
+    any, config.json was there, and it is an error if it is missing. Other files prove nothing: a
+    run that was killed may have left the program or a temporary file, and an administrator may have
+    opened the gate.
     """
     return _ours_among(files, _written_later(files))
 
 
 def _written_later(files: Files) -> list[str]:
-    """The paths that a run may write after config.json, for all units that have drop-ins here."""
+    """The paths that a run may write after config.json, whether or not files are there now: the
+    drop-in of each unit that has any drop-in here, our units and their links, and the settings of
+    networkd.
+    """
     paths = [HostLayout.drop_in_path(unit) for unit in units_with_drop_ins(files)]
     for link_path, unit_path in _UNIT_OF_LINK.items():
         paths += [link_path, unit_path]
@@ -60,14 +64,14 @@ def _written_later(files: Files) -> list[str]:
 
 
 def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
-    """Return the paths at which there is a file of ours."""
-    return [path for path in existing(files, paths) if _is_ours(files, path)]
+    """Return the paths at which there is a file or link of ours."""
+    return [path for path in existing(files, paths) if _is_our_file_or_link(files, path)]
 
 
-def _is_ours(files: Files, path: str) -> bool:
-    """Whether what is at this path is ours. A file has a mark in it. A link that starts one of our
-    units at boot is ours if that unit's file is missing or ours, but not if the file is another
-    program's.
+def _is_our_file_or_link(files: Files, path: str) -> bool:
+    """Whether hostrouting wrote what is at this path. `is_ours` decides that, except for the links
+    that start our units at boot. Such a link is ours if it leads to the file of the unit, and if
+    that file is missing or ours.
     """
     unit_path = _UNIT_OF_LINK.get(path)
     if unit_path is None:
@@ -85,8 +89,8 @@ def units_with_drop_ins(files: Files) -> list[str]:
 
 
 def gated_on_disk(files: Files) -> tuple[str, ...]:
-    """The units that have a drop-in of ours. A drop-in that cannot be read is left out, so that
-    `status` can still show the others.
+    """The units that have our drop-in, by which the gate runs before each of their starts. A
+    drop-in that cannot be read is left out, so that `status` can still show the others.
     """
     gated: list[str] = []
     for unit in units_with_drop_ins(files):

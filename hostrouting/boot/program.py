@@ -45,7 +45,7 @@ _DIGEST_SIZE = 65  # a SHA-256 in hexadecimal, and the end of its line
 
 @attrs.frozen
 class Program(File):
-    """The program as a file that a configuration wants."""
+    """The program of a node, hostrouting.pyz, as a file that a configuration wants."""
 
     path: str = HostLayout.program_path
     mode: int = 0o755  # an operator can type its path
@@ -53,27 +53,31 @@ class Program(File):
     """The interpreter that is to compile it; None for an image, which gets only sources."""
 
     def has_content(self, files: Files) -> bool:
-        """Whether the file on the host has the sources of the running library, and is undamaged:
-        `_head` has the digest of these sources, and that of the archive follows. Compiled files do
-        not count: without the right ones, the program only starts more slowly.
+        """Whether the file on the host has the sources of the running library, and is undamaged. It
+        need not have the right compiled files: without them, the program only starts more slowly.
         """
         program = files.read_bytes(HostLayout.program_path) or b""
-        head = _head()
+        head = _head()  # has the digest of the sources; the digest of the whole archive follows
         archive = program[len(head) + _DIGEST_SIZE :]
         return program == head + _digest(archive) + archive
 
     def content(self) -> bytes:
-        """Make the program. RequirementError if the interpreter cannot run it."""
+        """Make the program: sources and compiled files or, for an image, only sources.
+        RequirementError if the interpreter cannot run them.
+        """
         if self.interpreter is None:
             return pack(sources_of_program())
         return pack(self.interpreter.compile(self.interpreter.find(), sources_of_program()))
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
-    """Make the program from these files, by their names: `_head()` (a line that starts Python, and
-    the digest of the sources), the digest of the archive, and the zip archive. Equal files give
-    equal bytes, because each has the default date of zipfile. Nothing is compressed, so that
-    loading is fast.
+    """Make the bytes of the program: a head, the digest of an archive, and the archive, which has
+    these `files` (by their names in it). The head is the line that starts Python, and the digest of
+    the library's sources, by which an outdated program is known. The digest of the archive shows
+    whether the file is damaged.
+
+    Equal files give equal bytes, because each gets the default date of zipfile. Nothing is
+    compressed, so that Python loads the program fast.
     """
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as writer:
@@ -83,7 +87,7 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 
 def _head() -> bytes:
-    """The line that starts Python, and the digest of the sources."""
+    """The line that starts Python, and the digest of the library's sources."""
     return f"#!/usr/bin/env python3\n{sources_digest()}\n".encode()
 
 
@@ -93,8 +97,9 @@ def _digest(archive: bytes) -> bytes:
 
 @cache
 def sources_digest() -> str:
-    """The digest of the running library's own sources. Those of attrs do not count: two agents of
-    one release may have different versions of attrs, and would replace the program in turns.
+    """The digest by which a node's program is known to have the sources of the running library. The
+    sources of attrs do not count: otherwise two agents of one release, with different versions of
+    attrs, would replace the program in turns.
     """
     digest = hashlib.sha256()
     for name, text in sources_of_program().items():
@@ -111,8 +116,8 @@ def version() -> str:
 
 @cache
 def sources_of_program() -> dict[str, bytes]:
-    """The sources of the program by their names in the archive, sorted. HostError if this process
-    has only compiled files.
+    """The sources that the program of a node needs, by their names in the archive, sorted.
+    HostError if the sources are not here: a frozen program may have only compiled files.
     """
     sources: dict[str, bytes] = {}
     for package in PACKAGES:
@@ -125,13 +130,13 @@ def sources_of_program() -> dict[str, bytes]:
             what="file",
             target=_MAIN,
         )
-    sources["__main__.py"] = sources[_MAIN]
+    sources["__main__.py"] = sources[_MAIN]  # Python looks for it at the root of an archive
     return {name: sources[name] for name in sorted(sources) if not name.startswith(_NOT_FOR_NODES)}
 
 
 def _sources_in(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
-    """Yield each source below this folder of a package, with its name in the archive. The folder
-    may itself be in an archive.
+    """Yield each source below this folder of a package: its name in the program, and its text. The
+    folder may itself lie in an archive, if this library runs from one.
     """
     for entry in folder.iterdir():
         path = f"{name}/{entry.name}"

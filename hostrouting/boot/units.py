@@ -25,72 +25,91 @@ HEADER = f"# {MARK}; changes are overwritten.\n"
 def _program(function: str) -> str:
     """The shell command that runs this function of `hostrouting.node` with the argument $1.
 
-    The shell opens the program as descriptor 3, from which Python imports the function. A process
-    that opened it by its path for each module would fail when a run replaces the file.
+    The shell opens the program once, as descriptor 3, and Python imports its modules from there. If
+    Python opened the file by its path for each module, it would fail when a run replaces the file.
     """
     python = f'{HostLayout.python_path} -I -S -c "{HostLayout.call_code.format(function)}"'
     return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
 
 
-_GATE = "; ".join(
-    (
-        # Python runs in the background, and the shell waits for it: so a signal reaches the shell
-        # at once, and it exits with 255 even if the unit counts SIGTERM as a success
-        # (SuccessExitStatus=).
-        "u=$1",
-        # The echo of some shells makes other characters of a backslash, which a name may have.
-        # systemd makes one backslash of two.
-        r'say() { printf "%s\\n" "$1" >&2; }',
-        "stop() { kill $! 2>/dev/null",
-        "wait $!",
-        # A program that is still being loaded cannot log why it ends.
-        f'[ $? = {REFUSED} ] || say "<3>hostrouting: $u was refused: a signal ended the gate"',
-        "exit 255; }",
-        "trap stop HUP INT QUIT TERM USR1 USR2",
-        # The opening is a regular file of root's that only root can write and nobody can execute,
-        # with a reason in its first line. `status` has the same rule (gate/unit_gates.py).
-        f"f={HostLayout.opening_path} m= r=",
-        "[ ! -O $f ] || m=$(ls -ld $f)",
-        "case $m in -r[w-]-[r-]--[r-]--*) read -r r <$f;; esac",
-        'case $r in *[![:space:]]*) say "<4>hostrouting: $u starts UNCHECKED: $f: $r"',
-        "exit 0;; esac",
-        # A unit may have a network of its own, which the + of the condition does not undo.
-        "n=",
-        '[ /proc/self/ns/net -ef /proc/1/ns/net ] || n="nsenter --target 1 --net --"',
-        f"$n {_program('gate')} & wait $!",
-        # Any status other than PASSED and REFUSED, even 0, means that the program did not run to
-        # its end.
-        "s=$?",
-        f"[ $s != {PASSED} ] || exit 0",
-        # The command that opens the gate needs this folder, which the program would have made.
-        f"[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory}",
-        f"[ $s != {REFUSED} ] || exit 255",
-        (
-            'say "<3>hostrouting: $u was refused: the gate could not be run (exit $s), see the '
-            'lines above"'
-        ),
-        # For the operator: the program may be damaged or gone, and the link to Python may not work.
-        # 126 and 127 say that nothing could be started. An empty file ends with 0, and no output.
-        'h="install Python 3.10 or newer, as the package python3 or python3.N"',
-        'a="to see what to do, as root:"',
-        f"f={HostLayout.program_path}",
-        f"for p in {HostLayout.python_path} $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)",
-        (
-            "do o=$(timeout 9 $p $f --help 2>/dev/null); case $?$o in 12[67]) ;; "
-            '0?*) h="$a $p $f status"; break;; *) h="$a hostrouting status";; esac; done'
-        ),
-        'say "<5>hostrouting: $h"',
-        (
-            'say "<5>hostrouting: to start ALL gated units without any check until the next boot, '
-            f'as root: {HostLayout.opening_command}"'
-        ),
-        # With 1 to 254, systemd would skip the start and report a success.
-        "exit 255",
-    )
-)
-"""The shell command of the gate, with the unit as $1: the unit starts if the gate was opened, or if
-the program lets it. All of the command is in the drop-in, because another file could be missing.
+_GATE_SCRIPT = rf"""
+unit=$1;
+program={HostLayout.program_path};
+opening={HostLayout.opening_path};
+
+# Every end but `pass` refuses the start with 255, also an early one, such as a fork that fails.
+# With 1 to 254, systemd would skip the start and report a success. A pipe that the unit has closed
+# ends nothing.
+trap "exit 255" EXIT;
+trap "" PIPE;
+pass() {{ trap - EXIT; exit 0; }};
+
+# The echo of some shells makes other characters of a backslash, which a name may have. systemd
+# makes one backslash of two.
+say() {{ printf "%s\\n" "$1" >&2; }};
+
+# Python may write its cache, and the umask of the unit may be 0.
+umask 022;
+
+# Python runs in the background, and the shell waits for it: so a signal reaches the shell at once,
+# and it exits with 255 even if the unit counts SIGTERM as a success (SuccessExitStatus=). A program
+# that is still being loaded cannot log why it ends.
+stop() {{
+  kill $! 2>/dev/null;
+  wait $!;
+  [ $? = {REFUSED} ] || say "<3>hostrouting: $unit was refused: a signal ended the gate";
+  exit;
+}};
+trap stop HUP INT QUIT TERM USR1 USR2;
+
+# The opening is a regular file of root's that only root can write and nobody can execute, with a
+# reason in its first line. `status` has the same rule (gate/unit_gates.py).
+listed= reason=;
+[ ! -O $opening ] || listed=$(ls -ld $opening);
+case $listed in -r[w-]-[r-]--[r-]--*) read -r reason <$opening;; esac;
+case $reason in *[![:space:]]*)
+  say "<4>hostrouting: $unit starts UNCHECKED: $opening: $reason";
+  pass;;
+esac;
+
+# A unit may have a network of its own, which the + of the condition does not undo.
+in_network=;
+[ /proc/self/ns/net -ef /proc/1/ns/net ] || in_network="nsenter --target 1 --net --";
+$in_network {_program("gate")} & wait $!;
+status=$?;
+[ $status != {PASSED} ] || pass;
+
+# The command that opens the gate needs this folder, which the program would have made.
+[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory};
+[ $status != {REFUSED} ] || exit;
+
+# Any other status, even 0, means that the program did not run to its end.
+say "<3>hostrouting: $unit was refused: the gate could not be run (exit $status), see the lines
+ above";
+# Find a Python that can run the program, which may be damaged or gone, for the command to type. 126
+# and 127 say that nothing could be started. An empty file ends with 0, and prints nothing. -I -S:
+# Python loads nothing from folders that other users may write to.
+advice="install Python 3.10 or newer, as the package python3 or python3.N";
+for python in {HostLayout.python_path} $(ls /usr/bin/python3.?? 2>/dev/null | tail -1); do
+  help=$(timeout 9 $python -I -S $program --help 2>/dev/null);
+  case $?$help in
+    12[67]) ;;
+    0?*) advice="to see what to do, as root: $python $program status"; break;;
+    *) advice="to see what to do, as root: hostrouting status";;
+  esac;
+done;
+say "<5>hostrouting: $advice";
+say "<5>hostrouting: to start ALL gated units without any check until the next boot, as root:
+ {HostLayout.opening_command}"
 """
+"""The gate, in the language of the shell, with the unit as $1: the unit starts if the gate was
+opened, or if the program lets it. All of the gate is in the drop-in, because another file could be
+missing.
+"""
+_GATE = " ".join(
+    line for line in map(str.strip, _GATE_SCRIPT.splitlines()) if not line.startswith("#")
+)
+"""The gate as one line, without its comments."""
 
 
 def _escaped(command: str) -> str:
@@ -216,8 +235,9 @@ def _render(
     paths: str = _READ_ONLY,
     is_enabled: bool = True,
 ) -> str:
-    """The text of a unit that runs this command; `settings` are further lines of [Service]. Its
-    sandbox leaves it these capabilities, these system calls beside the usual ones, and these paths.
+    """The text of a unit of ours, which runs this command in a sandbox. `settings` are further
+    lines of [Service]. The sandbox leaves the command these `capabilities`, and these system
+    `calls` beside the usual ones; `paths` are settings that say where it may write.
     """
     lines = [
         "[Unit]",
@@ -245,10 +265,10 @@ def _command(function: str, argument: str) -> str:
 
 
 def _oneshot(part: str) -> tuple[str, ...]:
-    """The arguments of `_render` that every oneshot has: the command that makes this part of a
-    pass, and two settings.
+    """The arguments of `_render` for a unit that makes this part of a pass once, and then ends (a
+    oneshot): its command and two settings.
     """
-    # The time-out is longer than the 75 s after which the program ends itself.
+    # The program ends itself after 75 s, and can log why. systemd's time-out must be longer.
     return _command("boot", part), "Type=oneshot", "TimeoutStartSec=90"
 
 

@@ -6,8 +6,7 @@ repair is computed and proven. On a live host the kernel itself is asked once in
 it says something else than its tables, the verdict is undecided.
 
 OK is about packets of the host itself; docs/limits.md says where it can be wrong. A doubt is
-anything that stands against an OK, and is not known to be wrong. Field states, which docstrings
-name, are nodes in tests/hosts.
+anything that stands against an OK, and is not known to be wrong.
 """
 
 from __future__ import annotations
@@ -59,9 +58,9 @@ _CHANGED_WHILE_READ = Finding(
 
 
 def check_kernel(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
-    """Check this host now, without waiting for anything: a task waits for what
-    `find_what_may_come` names. While the kernel's answers differ from its tables, check again, up
-    to three times in all. ConfigError if no CIDRs are expected.
+    """Check this host now, without waiting for what may still come after a boot
+    (`find_what_may_come`). While the kernel's answers differ from its tables, these may have
+    changed in between: check again, up to three times in all. ConfigError if no CIDRs are expected.
     """
     require_cidrs(config)
     report = _check_once(backend, config)
@@ -78,9 +77,11 @@ def _differs(report: CheckReport) -> bool:
 
 
 def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
-    """What is missing and may still come after a boot, in words: default routes and expected
-    devices. If this verdict keeps units from starting, a difference between the tables and the
-    kernel counts, too: the tables may still be changing. Empty if nothing is missing.
+    """Say what is missing and may still come after a boot, so that a caller can wait for it:
+    default routes and expected devices. Empty if nothing is missing.
+
+    If the verdict of this report keeps units from starting, a difference between the tables and the
+    kernel's answers is named, too: the tables may still be changing, so waiting may help.
     """
     if report.verdict == "ok":
         return ""
@@ -106,7 +107,7 @@ def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
 
 
 def check_snapshot(snapshot: Snapshot, config: HostRoutingConfig) -> CheckReport:
-    """Check the host of this snapshot, without asking a kernel. ConfigError if no CIDRs are
+    """Check a host from its snapshot alone, without asking a kernel. ConfigError if no CIDRs are
     expected.
     """
     require_cidrs(config)
@@ -124,15 +125,15 @@ def require_cidrs(config: HostRoutingConfig) -> None:
 # One family.
 
 
-def _judges(snapshot: Snapshot, check: RouteOverlapConfig) -> Iterator[Judge]:
+def _judges(snapshot: Snapshot, config: RouteOverlapConfig) -> Iterator[Judge]:
     """Yield a judge for each family in which CIDRs are expected."""
-    for family in sorted({cidr.version for cidr in check.cidrs}):
-        yield Judge(Fib(snapshot, family), check)
+    for family in sorted({cidr.version for cidr in config.cidrs}):
+        yield Judge(Fib(snapshot, family), config)
 
 
 def check_family(judge: Judge) -> FamilyReport:
-    """Judge every address of the CIDRs of this family. Without an expected device, no address is
-    judged: every one would escape, and the report says just that there is no default route.
+    """Judge every address of the family's CIDRs, and report what was found. If no device is
+    expected, because there is no default route, no address is judged: each one would escape.
     """
     cidrs = of_family(judge.config.cidrs, judge.fib.family)
     blocks: list[Prefix] = []
@@ -172,8 +173,8 @@ def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
 
 
 def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
-    """Yield each doubt about these parts, with each range that it is about. Decisions that are not
-    judged are left out: `_doubts_about_not_judged` names the rules and routes that are the reason.
+    """Yield each doubt about these parts, with each range that it is about. The doubt not-judged is
+    left out, because `_doubts_about_not_judged` names the rules and routes that are its reason.
     """
     parts_with_doubts: list[tuple[Part, tuple[Opinion, ...]]] = []
     for part in parts:
@@ -187,28 +188,30 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
 
 def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
     """Yield a doubt for each address of this host that the rules do not lead to table local: the
-    rule for that table was deleted, or is not the first. Packets to the address may then never
-    reach the host. This is only a doubt, because IPv6 may look up the table even without the rule:
-    the rules and tables do not show whether it does.
+    rule for that table was deleted, or is not the first. Then the host may not accept packets to
+    the address. In IPv6 it may accept them all the same, because Linux can look up table local
+    without a rule. Nothing shows whether Linux does, so this is only a doubt.
 
-    Field states: networkd-took-the-local-rule, netbird-and-vrf.
+    tests/hosts: networkd-took-the-local-rule, netbird-and-vrf.
     """
     fib = judge.fib
     if fib.rules[:1] == default_rules(fib.family)[:1]:  # the rule for table local
         return
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     for address in judge.devices.addresses:
-        # An address on a port of a VRF has its local route in the table of the VRF. Not 127.0.0.1:
-        # it would be named wherever the rule is missing, and nobody else uses it.
+        # An address on a port of a VRF is left out, because its local route is in the table of the
+        # VRF. So is an address of lo: no other host sends to 127.0.0.1, and yet it would be named
+        # wherever the rule is missing.
         can_be_local = address.dev != "lo" and Prefix.of(address.ip) in local
         if can_be_local and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
             yield Opinion(Grade.DOUBT, MISSING_RULE), int(address.ip), int(address.ip)
 
 
 def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterator[RangeInDoubt]:
-    """Yield a doubt for each rule and route that the engine does not evaluate and that applies to
-    addresses in these blocks. A rule or route for all addresses always counts. If no default
-    route is found, there are no blocks, and what is not judged may lead to a default route.
+    """Yield a doubt for each rule and route that the engine (`fib`) does not evaluate, if it
+    applies to addresses in these blocks. A rule or route for all addresses always counts. If no
+    default route is found, there are no blocks; but such a rule or route may lead to a default
+    route.
     """
     for name, prefix in not_judged(judge.fib):
         if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
@@ -219,7 +222,9 @@ def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterat
 
 
 def _check_once(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
-    """Read the host, as far as it matters to the CIDRs (`near`), judge it, and ask its kernel."""
+    """Read the tables of the live host, as far as they matter to the CIDRs (`near`), and judge
+    them. Then ask the kernel itself, and add a doubt wherever it answers something else.
+    """
     snapshot = backend.snapshot(near=[*map(Prefix.of, config.route_overlap.cidrs)])
     reports: list[FamilyReport] = []
     for judge in _judges(snapshot, config.route_overlap):
@@ -232,27 +237,30 @@ def _check_once(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport
 def _doubts_of_kernel(
     judge: Judge, report: FamilyReport, backend: RouteBackend
 ) -> Iterator[RangeInDoubt]:
-    """Ask the kernel about the first address of each part that is judged. Yield a doubt for each of
-    these addresses where its answer does not agree with the decision that the tables gave.
+    """Ask the kernel about the first address of each part that is judged. Yield a doubt for each
+    such address where its answer does not agree with the decision that was computed from its
+    tables.
     """
     judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
     # Linux has no answer for 0.0.0.0.
     lowest = 1 if report.family == IPV4 else 0
     addresses = [ip_at(report.family, max(part.first, lowest)) for part in judged]
     for part, answer in zip(judged, backend.lookup(addresses), strict=True):
-        if not _allows(judge.fib, part.decision, answer):
+        if not _agrees(judge.fib, part.decision, answer):
             answered = answer.kind if answer.route is None else f"[{answer.route}]"
             reason = f"{answered}, and its tables say [{part.decision}]"
             yield Opinion(Grade.DOUBT, "kernel-differs", reason), part.first, part.first
 
 
-def _allows(fib: Fib, decision: Decision, answer: Answer) -> bool:
-    """Whether the answer of the kernel agrees with the decision: both keep packets on this host, or
-    the answer names only devices of the decision. Linux may use any of several next hops or equal
-    default routes.
+def _agrees(fib: Fib, decision: Decision, answer: Answer) -> bool:
+    """Whether the answer of the kernel agrees with the decision that was computed from its tables.
+    An answer without a route agrees if the decision refuses packets alike. Otherwise both or
+    neither must keep packets on this host, and every device of the answer must be one of the
+    decision. Some may be missing, because Linux uses any of several next hops or equal default
+    routes.
     """
     if answer.route is None:
-        # Linux answers with one and the same error if no route is found, or with "unreachable".
+        # If no route is found, Linux gives the same error as if a route says unreachable.
         missing = {"no-route", "unreachable"}
         return decision.kind == answer.kind or {decision.kind, answer.kind} <= missing
     # Other kinds may differ: Linux answers multicast although the route is unicast.

@@ -1,7 +1,7 @@
 """The devices of a host: which CNI made each, what it leads to, and its networks.
 
 A device is a CNI's only by name and kind, as the table of CNIs says (`config.cni`). What a tunnel
-or a card is, `model.link_kinds` says. Field states are nodes in tests/hosts.
+or a card is, `model.link_kinds` says.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hostrouting.config.cni import POD_NETWORKS, Cni, Device, cni_row
+from hostrouting.config.cni import POD_NETWORK_DEVS, Cni, Device, cni_row
 from hostrouting.fib.engine import ByPrefix
 from hostrouting.model.link_kinds import OF_GUESTS, is_card
 from hostrouting.model.prefix import Prefix
@@ -38,14 +38,14 @@ class Devices:
     # Whose a device is.
 
     def cni_row(self, dev: str) -> tuple[Cni, Device] | None:
-        """The CNI that makes devices like this one, and the row of the table for it; None if no
-        CNI does.
+        """The CNI that makes devices with the name and kind of this one, and its row for them in
+        the table of CNIs; None if no CNI does.
         """
         link = self.links.get(dev)
         return None if link is None else cni_row(dev, link.kind)
 
     def cni_of(self, dev: str) -> Cni | None:
-        """The CNI that makes devices like this one; None if no CNI does."""
+        """The CNI that makes devices with the name and kind of this one; None if no CNI does."""
         row = self.cni_row(dev)
         return None if row is None else row[0]
 
@@ -54,8 +54,9 @@ class Devices:
         return any(self.cni_of(dev) is cni for dev in self.links)
 
     def is_used_as(self, dev: str, use: str) -> bool:
-        """Whether a CNI has a device like this one for this use: pod (it leads to one pod), bridge
-        (to the pods of this node), network (to all pods), or marked (`config.cni.Use`).
+        """Whether a CNI uses devices with the name and kind of this one for `use`: pod (it leads to
+        one pod), bridge (to the pods of this node), network (to pods of other nodes, or all), or
+        marked (only marked packets leave by it).
         """
         row = self.cni_row(dev)
         return row is not None and row[1].use == use
@@ -63,7 +64,7 @@ class Devices:
     @cached_property
     def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:
         """The devices whose routes show which CNI has pods on this node, each with this CNI: the
-        devices of single pods, and cilium_host (`POD_NETWORKS`).
+        devices of single pods, and cilium_host (`POD_NETWORK_DEVS`).
         """
         devs: dict[str, None] = {}  # each once, in the order of the routes
         for route in self._fib.routes:
@@ -72,7 +73,7 @@ class Devices:
         pod_devs: list[tuple[str, Cni]] = []
         for dev in devs:
             cni = self.cni_of(dev)
-            if cni is not None and (self.is_used_as(dev, "pod") or dev in POD_NETWORKS):
+            if cni is not None and (self.is_used_as(dev, "pod") or dev in POD_NETWORK_DEVS):
                 pod_devs.append((dev, cni))
         return pod_devs
 
@@ -86,7 +87,7 @@ class Devices:
         """The usable routes to pods of this node, in table main and the tables for plain packets.
         Routes for a tos or for some sources are left out, because plain packets do not take them.
 
-        Field states: aws-vpc-cni-security-groups-strict (a table that is not main);
+        tests/hosts: aws-vpc-cni-security-groups-strict (a table that is not main);
         tailscale-exit-node-hides-cilium.
         """
         devs_of_cnis = {dev for dev in self.links if self.cni_row(dev)}
@@ -104,8 +105,8 @@ class Devices:
     def _leads_to_pods(self, route: Route) -> bool:
         """Whether the route leads to pods of this node. A route to one address does if its device
         is a pod's or a bridge of pods, and the address is not the device's own. A route to a
-        network does if its device is a bridge of pods, or is cilium_host (`POD_NETWORKS`) and has
-        an address in the network.
+        network does if its device is a bridge of pods, or is cilium_host (`POD_NETWORK_DEVS`) and
+        has an address in the network.
         """
         own = [address for address in self.addresses if address.dev in route.devs]
         is_by_bridge = any(self.is_used_as(dev, "bridge") for dev in route.devs)
@@ -116,7 +117,7 @@ class Devices:
         if route.prefix.length < 2:  # a default route, or one of its two halves
             return False
         devs_in_network = [address.dev for address in own if address.ip in route.prefix]
-        return is_by_bridge or not set(POD_NETWORKS).isdisjoint(devs_in_network)
+        return is_by_bridge or not set(POD_NETWORK_DEVS).isdisjoint(devs_in_network)
 
     # What a device leads to.
 
@@ -125,7 +126,9 @@ class Devices:
         return is_card(self.links.get(dev), self.links) and self.cni_row(dev) is None
 
     def cards_in(self, bridge: str) -> list[str]:
-        """The cards that are ports of the bridge; a veth or a tap leads to a guest, and is none."""
+        """The network cards that are ports of the bridge. A veth or a tap leads to a guest, so it
+        is left out.
+        """
         ports = [link for link in self.links.values() if link.master == bridge]
         others = [port for port in ports if port.kind not in OF_GUESTS]
         return [port.name for port in others if is_card(port, self.links)]

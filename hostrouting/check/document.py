@@ -19,7 +19,9 @@ _EMPTY_ROUTE = {"destination": "", "gateway": "", "dev": "", "metric": 0}
 def check_document(
     report: CheckReport, *, mode: Mode, findings: Iterable[Finding] | None = None
 ) -> dict[str, Any]:
-    """The document. A command gives `findings` if it adds some of its own to those of the check."""
+    """The JSON document of a check. A command gives `findings` if it adds some of its own to those
+    of the check.
+    """
     if findings is None:
         findings = check_findings(report, mode=mode)
     verdicts: dict[str, str] = {}

@@ -7,17 +7,16 @@ other. The devices of the first one are expected. This may be wrong in three way
 in doubt (they may not be the intended ones):
 
 - An equal default route leads through another device, or several routers advertise themselves.
-  Field states: two-cards-with-one-metric, networkd-ra-by-two-nexthops.
+  tests/hosts: two-cards-with-one-metric, networkd-ra-by-two-nexthops.
 - The default route is a tunnel's. If a card has a default route, too, the tunnel's hides it: it is
   found first, so Linux does not use the card's. Then both are in doubt. A provider's line or a tap
-  is right if it is the only way out. Field states: wg-quick-full-tunnel; pppoe, slirp-tap and
+  is right if it is the only way out. tests/hosts: wg-quick-full-tunnel; pppoe, slirp-tap and
   open-vswitch-netdev are right.
-- A rule leads only root's packets to the default route, and those of others to another one. Field
-  state: second-card-for-root.
+- A rule leads only root's packets to the default route, and those of others to another one.
+  tests/hosts: second-card-for-root.
 
 The first two are decided in `routes.default_route`, because static routes need to know them, too.
-Doubt belongs to devices: what leaves through others is not in doubt. Field states are nodes in
-tests/hosts.
+Doubt belongs to devices: what leaves through others is not in doubt.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,9 +57,10 @@ class Uplinks(NamedTuple):
 
 
 def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
-    """The expected devices of a host, and the doubt about them. `configured` are those that the
-    configuration names, if any: nothing is in doubt then. Otherwise the devices of the first
-    default route are expected, and all devices that are in doubt.
+    """Find the devices through which packets should leave the host, and the doubt about them. If
+    the configuration names devices (`configured`), these are expected, and nothing is in doubt.
+    Otherwise the devices of the first default route are expected, and all that may be meant
+    instead.
     """
     links = devices.links
     default_routes = list(_default_routes(fib))
@@ -72,7 +72,8 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
         devs = frozenset(defaults[0].devs)
         doubtful = doubtful_devs(defaults, fib.snapshot)
         all_devs = devs_of(defaults)
-        # Packets of other users take another of these, and nobody knows which is meant.
+        # If the first default route is only for root, packets of other users take another one, and
+        # nobody knows which is meant.
         if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
             doubtful |= all_devs
     # The devices of the first default route without a tunnel, if a tunnel is expected.
@@ -104,7 +105,8 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
         # default route.
         if applied.table is None or applied.to is not None:
             continue
-        # Without a `to`, a rule selects plain packets to all addresses, or to none.
+        # Without a `to`, a rule selects plain packets to all addresses, or to none, so one address
+        # will do.
         if not applied.selects_plain(every.first):
             continue
         for route in _defaults_in(applied.table, every):
@@ -128,11 +130,13 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
 
 
 def _is_for_root_alone(fib: Fib, default: Route) -> bool:
-    """Whether the first rule that leads plain packets to the table of this default route has a
-    uidrange. Plain packets are root's, so other users may have another default route.
+    """Whether this default route may be only for some users: the first rule that leads plain
+    packets to its table has a uidrange. Plain packets are root's, so other users may have another
+    default route.
     """
     for applied in fib.applied:
-        # Any address will do: a rule with a `to` gives no default route.
+        # A rule with a `to` gives no default route. Any other rule selects plain packets to all
+        # addresses, or to none, so it is enough to ask about one address, such as 0.
         if applied.rule.table == default.table and applied.selects_plain(0):
             return "uidrange" in dict(applied.conditions)
     return False
@@ -153,13 +157,14 @@ def _devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fr
 def _routes_that_count(
     defaults: Iterable[Route], counting: frozenset[str], links: Mapping[str, Link]
 ) -> tuple[Route, ...]:
-    """The default routes through the devices that count, with only these next hops.
+    """The default routes through the devices that count (`counting`), without their next hops
+    through other devices.
 
-    If a device that is not a tunnel has one of length 0, two halves (/1) count only if they are a
-    tunnel's, as OpenVPN's are (`redirect-gateway def1`): halves by another device are probably the
-    very routes that the check has to find. Otherwise all count.
+    A VPN may add the two halves (/1) of a default route, as OpenVPN does (`redirect-gateway def1`),
+    so halves by a tunnel count. Halves by another device are probably the very routes that the
+    check has to find. They count only if every whole default route (/0) is a tunnel's.
 
-    Field state: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
+    tests/hosts: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
     """
     through_these = with_next_hops(defaults, lambda hop: hop.dev in counting)
     whole = [route for route in through_these if route.prefix.length == 0]
@@ -172,12 +177,15 @@ def _routes_that_count(
 def _card_below_tunnel(
     hidden: frozenset[str], devs: frozenset[str], devices: Devices
 ) -> str | None:
-    """Return the card by which an expected tunnel sends its packets, or None if that is unclear.
-    `hidden` are the devices of the first default route that is not a tunnel's; the card is the only
-    one of them. `devs` are the expected devices. If there are cards among them (eth0 beside wg0),
-    another card is not below the tunnel: a rail, too, can have a default route.
+    """Return the card by which an expected tunnel sends its own packets, or None if that is
+    unclear. It is the only device of `hidden`, the devices of the first default route without a
+    tunnel.
 
-    Field states: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
+    If one of the expected devices (`devs`) is a card, as with eth0 beside wg0, the tunnel may use
+    that card. So another card is not returned: a card for a network of its own can have a default
+    route, too.
+
+    tests/hosts: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """
     if len(hidden) != 1:
         return None

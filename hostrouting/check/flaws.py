@@ -58,11 +58,11 @@ def _known_addresses(judge: Judge) -> dict[IP, str]:
 
 
 def _competing_defaults(judge: Judge) -> Iterator[Finding]:
-    """Yield a warning if other cards than the expected ones have default routes, too. There is none
-    if the configuration names the devices, or if they are in doubt, which says more.
+    """Yield a warning if a card that is not expected has a default route, too. There is none if the
+    configuration names the devices, or if they are in doubt, because that doubt says more.
 
-    A card does not count if a rule selects by its address: somebody has set it up beside the
-    first one, with a table of its own.
+    A card does not count if a rule selects by its address: somebody has set it up beside the first
+    one, with a table of its own.
     """
     uplinks = judge.uplinks
     if judge.configured_devs or uplinks.doubtful:
@@ -76,12 +76,14 @@ def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     if cards:
         used = sorted(uplinks.devs)
         sentence = f"Linux prefers the default route of {spoken(used)} to that of {spoken(cards)}"
-        facts = {"candidates": [*used, *cards]}
         yield Finding(
             "default-routes",
             "warning",
             sentence,
             spoken(cards),
-            Remedy("name the intended devices with --dev NAME, or in routeOverlap.expectedDevs"),
-            facts,
+            Remedy(
+                "name the intended devices in routeOverlap.expectedDevs, or with --dev NAME of "
+                "check and repair"
+            ),
+            {"candidates": [*used, *cards]},
         )

@@ -4,7 +4,7 @@
 - An `Opinion` is what this package says about a decision: a grade (fine, in doubt, or an escape), a
   name, and the thing that it is about, such as a device. Packets can be fine although they do not
   leave through the uplink, but through a CNI's device for example. Then a repair must not lead them
-  to the uplink (`is_fine_elsewhere`).
+  to the uplink (`belongs_elsewhere`).
 - A verdict is for a whole report: the worst opinion on any address of the cluster's CIDRs, which
   are `expectedCidrs` and `serviceCidrs` in the configuration.
 
@@ -20,11 +20,10 @@ Rules see only the route, never the CIDR that is asked about, so splitting a CID
 worse, and the verdict of a union is the worst of its parts.
 
 To make something fine or doubtful, write a function with the signature of its neighbours and put it
-into a list; its place there says which rules come first. Its docstring names the field states that
-need it: nodes in tests/hosts, one file for each. A device of one more CNI needs no rule: it is a
-row in `config.cni`. What a device is (a card, a tunnel, InfiniBand), `devices` and
-`model.link_kinds` say; which devices are expected, `expected`; which refused ranges are a CNI's,
-`refusals`.
+into a list; its place there says which rules come first. Its docstring names the files of
+tests/hosts, one for each node, that need it. A device of one more CNI needs no rule: it is a row in
+`config.cni`. What a device is (a card, a tunnel, InfiniBand), `devices` and `model.link_kinds` say;
+which devices are expected, `expected`; which refused ranges are a CNI's, `refusals`.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class TakenRoute(NamedTuple):
     route: Route
     devs: tuple[str, ...]
     """The devices by which packets may leave (`Fib.possible_devs`)."""
-    are_marked: bool
+    packets_are_marked: bool
     """Whether a rule has selected the packets by their mark alone, or by their incoming device."""
 
     @property
@@ -120,20 +119,25 @@ class Judge:
         other object gets this `id`.
         """
 
-    def opinion(self, decision: Decision, *, are_marked: bool = False) -> Opinion:
-        """The opinion on packets with this decision, whatever their destination."""
+    def opinion(self, decision: Decision, *, packets_are_marked: bool = False) -> Opinion:
+        """Whether packets with this decision are fine, in doubt, or escape, whatever their
+        destination. `packets_are_marked` says that a rule has selected the packets by their mark
+        alone, or by their incoming device.
+        """
         if decision.kind == NOT_JUDGED:
             return Opinion(Grade.DOUBT, NOT_JUDGED)
         if decision.route is None:  # no route at all, or a rule that refuses
             return Opinion(Grade.ESCAPE, decision.kind)
-        return self.opinion_on_route(decision.route, are_marked=are_marked)
+        return self.opinion_on_route(decision.route, packets_are_marked=packets_are_marked)
 
-    def opinion_on_route(self, route: Route, *, are_marked: bool = False) -> Opinion:
-        """The opinion on packets that take this route, kept for the next call (`_opinions`)."""
-        key = (id(route), are_marked)
+    def opinion_on_route(self, route: Route, *, packets_are_marked: bool = False) -> Opinion:
+        """The opinion on packets that take this route, by the first of `RULES_FOR_ROUTES` that has
+        one. It is kept for the next call (`_opinions`).
+        """
+        key = (id(route), packets_are_marked)
         if key not in self._opinions:
             devs = self.fib.possible_devs(Decision(route.type, route))
-            taken = TakenRoute(route, devs, are_marked)
+            taken = TakenRoute(route, devs, packets_are_marked)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
         return self._opinions[key][1]
 
@@ -145,12 +149,14 @@ class Judge:
         route = decision.route
         if route is None or opinion.name == NOT_JUDGED:
             return opinion
-        for pods in self.devices.routes_to_pods.covering(address):  # a route to pods
-            if opinion.grade is Grade.ESCAPE and route.table == pods.table:
-                continue  # the remedy of this escape deletes `route`, and so uncovers `pods`
-            if _misses(self, route, pods):
+        for to_pods in self.devices.routes_to_pods.covering(address):
+            # If `route` escapes and is in the same table, its own escape is reported: the remedy is
+            # to delete `route`, and then Linux uses the route to the pods.
+            if opinion.grade is Grade.ESCAPE and route.table == to_pods.table:
+                continue
+            if _misses(self, route, to_pods):
                 devs = decision.devs if route.type == "unicast" else ()
-                return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=pods)
+                return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=to_pods)
         return opinion
 
     def is_allowed(self, dev: str) -> bool:
@@ -172,22 +178,22 @@ def first_opinion(rules: Iterable[Callable[..., Opinion | None]], *subject: Any)
     raise AssertionError("the last rule of each list always has an opinion")
 
 
-def _misses(judge: Judge, route: Route, pods: Route) -> bool:
-    """Whether packets that take `route` do not reach the pods of this node to which the route
-    `pods` leads. Linux does not use `pods` for them, because `route` is in a table of an earlier
-    rule, or is before `pods` in the same table.
+def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
+    """Whether packets that take `route` do not reach pods of this node. The route `to_pods` leads
+    to these pods, but Linux may use `route` instead, because it is in a table of an earlier rule,
+    or comes first in the same table.
 
-    A device of a CNI is assumed to bring packets to pods, unless it is an expected one. An address
-    of this host, or a broadcast address, hides only a pod that has the same address.
+    A CNI's device is assumed to bring packets to pods, but not if it is an expected device. An
+    address of this host, or a broadcast address, hides only a pod that has the same address.
 
-    Field states: rule-before-main-hides-calico-pods, tailscale-exit-node-hides-cni0,
+    tests/hosts: rule-before-main-hides-calico-pods, tailscale-exit-node-hides-cni0,
     address-of-a-pod-on-lo, pod-has-a-broadcast-address.
     """
     if route.type in REFUSING:
         return True
     if route.type != "unicast":  # an address of this host, or a broadcast address
-        return route.prefix == pods.prefix and pods.prefix.is_single
-    for dev in {*route.usable_devs}.difference(pods.devs):
+        return route.prefix == to_pods.prefix and to_pods.prefix.is_single
+    for dev in {*route.usable_devs}.difference(to_pods.devs):
         if dev in judge.uplinks.devs or judge.devices.cni_row(dev) is None:
             return True
     return False
@@ -197,9 +203,9 @@ def _misses(judge: Judge, route: Route, pods: Route) -> bool:
 
 
 def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
-    """Ask `refusals` about a route that refuses packets: it is fine only if it is a CNI's.
+    """Judge a route that refuses packets: it is fine only if it is a CNI's (`refusals`).
 
-    Field states: calico-services-refused, bird-aggregate, flannel-stale-block.
+    tests/hosts: calico-services-refused, bird-aggregate, flannel-stale-block.
     """
     if taken.route.type not in REFUSING:
         return None
@@ -208,26 +214,27 @@ def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
 
 def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     """Addresses of this host, broadcast addresses of its networks, and addresses that every link
-    has are fine.
+    has, such as multicast ones, are fine. None for every other route.
 
-    A broadcast address is in doubt if its network lies inside a wider one of the same device: the
-    mask is probably too long, and the address may be that of a host.
+    A broadcast address is in doubt if another network of the same device has it as an address of a
+    host: the mask of the smaller network is probably too long.
 
     A `local` route to more than one address (AnyIP) is an escape, because this host keeps packets
-    that are for others. Packets with a mark are fine there: proxies catch them by `local default
-    dev lo`, on every node with Cilium.
+    that are for others. But marked packets are fine by such a route: proxies catch them by `local
+    default dev lo`, on every node with Cilium.
 
-    Field states: azure-nd-one-subnet, calico-ipip; anyip-services, anyip-one-service; istio-tproxy;
+    tests/hosts: azure-nd-one-subnet, calico-ipip; anyip-services, anyip-one-service; istio-tproxy;
     vip-with-a-mask-too-long.
     """
     route = taken.route
     if any(route.prefix in block for block in _OF_EVERY_LINK):
         return OWN_ADDRESS
     if route.type == "local":
-        if taken.is_wide and not taken.are_marked:
+        if taken.is_wide and not taken.packets_are_marked:
             return Opinion(Grade.ESCAPE, OWN_RANGE)
         return OWN_ADDRESS
-    # Linux adds an anycast route for the first address of an IPv6 network on a host that forwards.
+    # On a host that forwards, Linux adds an anycast route for the first address of an IPv6
+    # network, so this address is the host's own, too.
     is_of_kernel = route.protocol == PROTOCOL_KERNEL and not taken.is_wide
     if not is_of_kernel or route.type not in {"broadcast", "anycast"}:
         return None
@@ -240,10 +247,11 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
-    """Doubt a route whose devices do not show where packets go: it has none, because Linux does not
-    list the next hops of its nexthop object, or an encapsulation may change the destination.
+    """Doubt a route that does not show where its packets go. Either it has no devices, because
+    Linux does not list the next hops of its nexthop object; or it has an encapsulation that may
+    change the destination.
 
-    Field states: segment-routing-by-objects, segment-routing.
+    tests/hosts: segment-routing-by-objects, segment-routing.
     """
     if not taken.devs or why_not_judged(taken.route):
         return Opinion(Grade.DOUBT, NOT_JUDGED, str(taken.route))
@@ -251,20 +259,23 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
-    """Return the worst opinion on a device of the route, because packets may leave by each. Of
-    several that are equally bad, prefer one that is fine elsewhere (`is_fine_elsewhere`), so that
-    no repair leads packets away from there. The opinion names the devices of all escapes. In IPv4,
-    a broadcast or multicast route is at least in doubt, because TCP does not connect by it.
+    """Judge a route by its devices: the worst opinion on one of them counts, because packets may
+    leave by each. Of equally bad opinions, one about a device that rightly takes packets, such as a
+    CNI's, is returned (`belongs_elsewhere`), so that no repair leads them away from it. The opinion
+    names all devices by which packets escape.
 
-    Field states: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
+    In IPv4, a broadcast or multicast route is at least in doubt, because TCP does not connect by
+    it.
+
+    tests/hosts: next-hops-by-flannel-first, next-hops-by-the-uplink-first;
     multicast-type-by-the-uplink.
     """
     opinions = [first_opinion(RULES_FOR_DEVICES, judge, dev, taken) for dev in taken.devs]
     if judge.fib.family == IPV4 and taken.route.type in {"broadcast", "multicast"}:
         reason = f"TCP does not connect by [{taken.route}]"
-        # In the first place, it comes before a doubt about a device.
+        # In the first place, so that `max` prefers it to an equal doubt about a device.
         opinions.insert(0, Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
-    worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.is_fine_elsewhere))
+    worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
     escapes: list[str] = []
     for opinion in opinions:
         escapes += opinion.devs
@@ -286,14 +297,15 @@ RULES_FOR_ROUTES: tuple[Callable[[Judge, TakenRoute], Opinion | None], ...] = (
 
 
 def connected_route_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
-    """A connected route is fine if it is by the card whose default route a tunnel hides.
+    """A connected route (without a gateway, to a network of its device) is fine if its device is
+    the card whose default route a tunnel hides.
 
     A VPN replaces the way to the router of this card, not the way to its neighbours: wg-quick keeps
-    their routes with `suppress_prefixlength 0`. Connected routes of any other card are not fine: a
-    second card with a connected /16 is the outage that the check is for. A tunnel without a default
-    route hides no card.
+    the routes to them with `suppress_prefixlength 0`. Connected routes of any other card are not
+    fine: a second card with a connected /16 is the outage that the check is for. A tunnel without a
+    default route hides no card.
 
-    Field states: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
+    tests/hosts: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
     wireguard-named-without-a-default-route.
     """
     if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
@@ -305,9 +317,9 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
     """Doubt a device whose default route may be the wrong one (`Uplinks.doubtful`).
 
     `allowedDevs` does not end the doubt: it allows a device beside the uplink, and does not say
-    which device the uplink is. `expectedDevs` does, and then nothing is in doubt.
+    which device the uplink is. `expectedDevs` says this, and then nothing is in doubt.
 
-    Field states: two-cards-with-one-metric, wg-quick-full-tunnel, oci-rdma-by-ra.
+    tests/hosts: two-cards-with-one-metric, wg-quick-full-tunnel, oci-rdma-by-ra.
     """
     doubtful = judge.uplinks.doubtful
     if dev not in doubtful:
@@ -319,10 +331,11 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
 
 
 def route_without_a_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
-    """Doubt a route without a gateway to addresses that are probably not on the link of the device:
-    they are behind the router of the uplink, or, if the device is a bridge of pods, on other nodes.
+    """Doubt a route without a gateway if its addresses are probably not on the link of the device,
+    so that nobody there answers for them. They are behind the router of the uplink or, if the
+    device is a bridge of pods, on other nodes.
 
-    Field states: on-link-by-mistake, ifupdown-without-the-router, cni0-for-all-pods; on-link-by-ra
+    tests/hosts: on-link-by-mistake, ifupdown-without-the-router, cni0-for-all-pods; on-link-by-ra
     is fine.
     """
     route = taken.route
@@ -354,7 +367,10 @@ def _are_other_networks_off_link(judge: Judge, dev: str) -> bool:
 
 
 def expected(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """An expected device is fine, as on every healthy node (aks-secondary-cards)."""
+    """An expected device is fine.
+
+    tests/hosts: aks-secondary-cards, as every healthy node.
+    """
     if dev in judge.uplinks.devs:
         return Opinion(Grade.FINE, EXPECTED, dev)
     return None
@@ -363,7 +379,7 @@ def expected(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
 def allowed_by_configuration(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
     """A device that the operator has allowed is fine.
 
-    Field states: k3s-over-tailscale, hetzner-pods-in-the-private-network.
+    tests/hosts: k3s-over-tailscale, hetzner-pods-in-the-private-network.
     """
     if judge.is_allowed(dev):
         return Opinion(Grade.FINE, ALLOWED, f"{dev} (allowedDevs)")
@@ -373,7 +389,7 @@ def allowed_by_configuration(judge: Judge, dev: str, _: TakenRoute) -> Opinion |
 def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
     """Doubt a CNI's bridge that has a card as a port: packets may go to pods, or out by the card.
 
-    Field states: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
+    tests/hosts: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
     """
     if not judge.devices.is_used_as(dev, "bridge"):
         return None
@@ -385,14 +401,15 @@ def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
 
 
 def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
-    """A device of a known CNI is fine. There is a doubt if the pods of this node are another CNI's,
-    or if the route is to addresses in a network of the uplink or of another bridge of pods: the
-    device may be left behind by a migration from one CNI to another.
+    """A device of a known CNI is fine. But it is in doubt if it may be left behind by a migration
+    from one CNI to another: the pods of this node are another CNI's, or the route is to addresses
+    in a network of the uplink or of another bridge of pods.
 
-    There is no opinion if the CNI does not use the device so: a pod's device has routes to single
-    addresses, and a device for marked packets only those that a rule has selected by their mark.
+    There is no opinion if the CNI does not use the device for such a route. A pod's device is for
+    routes to single addresses. A device for marked packets is only for packets that a rule has
+    selected by their mark or their incoming device.
 
-    Field states: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI;
+    tests/hosts: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI;
     cni-ptp-wide, antrea-egress; cilium-pool-is-the-node-subnet; cni0-left-beside-calico,
     flannel-beside-cilium.
     """
@@ -400,7 +417,9 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
     if cni_row is None:
         return None
     cni, row = cni_row
-    if (row.use == "pod" and taken.is_wide) or (row.use == "marked" and not taken.are_marked):
+    if (row.use == "pod" and taken.is_wide) or (
+        row.use == "marked" and not taken.packets_are_marked
+    ):
         return None
     if taken.is_wide:
         for owner in judge.devices.devs_with_network_around(taken.route.prefix):
@@ -426,10 +445,10 @@ def _serves(cni: Cni, pods_cni: Cni) -> bool:
 
 
 def card_that_may_be_meant(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
-    """Doubt each card if a tunnel in doubt or a dummy has the only default route: the card may be
-    the uplink that is meant.
+    """Doubt every card while nothing shows which card is the uplink, because a tunnel in doubt or a
+    dummy has the only default route (`is_card_unknown`).
 
-    Field states: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
+    tests/hosts: openvpn-replaced-and-own-subnet, k3s-air-gapped-with-a-static-route.
     """
     uplinks = judge.uplinks
     if not uplinks.is_card_unknown or not judge.devices.may_be_card(dev):

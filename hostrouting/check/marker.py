@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hostrouting.errors import HostError
 from hostrouting.finding import WRONG, Finding
 from hostrouting.host.layout import HostLayout
+from hostrouting.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
 
 def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding]) -> None:
-    """Write the marker of this report and its findings, and remove the others. A marker that is
-    right already is not written again. HostError if that fails; then all markers are removed, as
-    far as possible, because no verdict is better than a wrong one.
+    """Tell other programs the verdict: write the marker of this report, with the findings, and
+    remove the others. A marker that is right already is not written again. If a file cannot be
+    changed, all markers are removed as far as possible, because no verdict is better than a wrong
+    one. Then the HostError is raised again.
     """
     marker, lines = _marker_of(report, findings)
-    text = "".join(f"{line}\n" for line in lines)
+    text = "\n".join(map(printable, (*lines, "")))
     try:
         for path in HostLayout.markers:
             if path != marker:
@@ -40,18 +42,20 @@ def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding])
 
 
 def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, list[str]]:
-    """The path of the marker for this verdict, and its lines: "ok" and all findings; each family in
-    doubt; "no-default-route"; or, if anything escapes, each finding about an escape or a missing
-    default route (`WRONG`).
+    """The path of the marker for the verdict of this report, and its lines. If the verdict is ok,
+    the lines are "ok" and all findings; if it is undecided, each family in doubt; if a default
+    route is missing, just "no-default-route". If anything escapes, they are the findings about
+    escapes and missing default routes (`WRONG`).
     """
     verdict = report.verdict
     if verdict == "ok":
         return HostLayout.ok_path, ["ok", *map(str, findings)]
-    if verdict == "undecided":
-        doubtful = [str(family) for family in report.families if family.verdict == "undecided"]
-        return HostLayout.undecided_path, doubtful
     if verdict == "no-default-route":
         return HostLayout.detected_path, ["no-default-route"]
+    if verdict == "undecided":
+        return HostLayout.undecided_path, [
+            str(family) for family in report.families if family.verdict == "undecided"
+        ]
     return HostLayout.detected_path, [each.line for each in findings if each.name in WRONG]
 
 

@@ -6,8 +6,7 @@ where packets end that differ from plain ones at a rule. Nobody knows whether th
 packets. So an end is fine if it would be fine for plain packets, or if it is known what packets
 these are. The functions in `RULES_FOR_OTHER_ENDS` are asked in order, and the first opinion
 decides. The last one says that nothing is known: the doubt `other-packets`, with the selectors to
-write into `intendedRules`. Everywhere else in this file, a rule is a policy rule of the host. Field
-states are nodes in tests/hosts.
+write into `intendedRules`. Everywhere else in this file, a rule is a policy rule of the host.
 """
 
 from __future__ import annotations
@@ -55,13 +54,15 @@ class OtherPackets(NamedTuple):
 
 
 def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) -> Opinion:
-    """The opinion on packets to this address with this end; `plain` is the decision for the plain
-    packet.
+    """The opinion on packets to this address that a rule treats differently from the plain packet,
+    such as marked ones. `end` says which packets, and where Linux leads them; `plain` is the
+    decision for the plain packet.
     """
     met = dict(end.met)
-    # CNIs have routes that are right only for what a rule selects by its mark or its device.
+    # CNIs have routes that are right only for packets that a rule selects by their mark or by the
+    # device on which they arrive.
     if "iif" in met or met.keys() == {"fwmark"}:
-        opinion_on_route = judge.opinion(end.decision, are_marked=True)
+        opinion_on_route = judge.opinion(end.decision, packets_are_marked=True)
     else:
         opinion_on_route = judge.opinion_on_packets_to(address, end.decision)
     return first_opinion(
@@ -70,60 +71,62 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
 
 
 def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """A rule that the operator has named (`intendedRules`) is fine, both for the packets that it
-    selects and for the others.
+    """Packets are fine if the operator has written the rule that sets them apart into
+    `intendedRules`. The rule may select these packets, or all except these.
 
-    Field states: policy-routing-intended, vpn-for-one-user-intended.
+    tests/hosts: policy-routing-intended, vpn-for-one-user-intended.
     """
     is_intended = other.end.rule.selection in judge.config.intended_rules
     return FINE if is_intended else None
 
 
 def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Judge the packets of this host's own connections. TCP looks up a route twice: first without a
-    source, and then with the source that the first route has given. So packets with this source are
-    usual ones, and must not escape. Return None if the rule of this end does not select by the
-    source alone, or if no packet with such a source has this end.
+    """Judge packets of this host's own connections, if a rule treats them differently because of
+    their source alone. TCP looks up a route twice: first without a source, and then with the source
+    that the first route has given. So packets with this source are usual, and must not escape. None
+    if the rule selects by anything else, or if connections do not send such packets.
 
-    The host also answers pods of this node from its own address, by kubelet for example. So if this
-    end does not lead to the pods, the addresses of the expected devices are such sources, too.
+    The host also answers pods of this node from its own address, by kubelet for example. So if the
+    packets would not reach the pods, connections may have any address of the expected devices as
+    their source.
 
-    Field states: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
+    tests/hosts: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
     block = other.end.rule.src
     # Usual packets need not meet a further condition, such as a mark.
     if block is None or len(conditions_of(other.end.rule)) > 1:
         return None
-    # This end is for the packets from the block or, if nothing is met, for those from elsewhere.
+    # These packets are from the block or, if they meet no condition, from elsewhere.
     is_inside = bool(other.met)
-    # For each source that Linux may choose: whether packets from it have this end.
-    have_end = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
-    if other.opinion_on_route.name == PODS_HIDDEN and not any(have_end):
+    # For each source that Linux may choose: whether packets with this source are among these.
+    are_these = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
+    if other.opinion_on_route.name == PODS_HIDDEN and not any(are_these):
         addresses = judge.devices.global_addresses
         node_ips = [each.ip for each in addresses if each.dev in judge.uplinks.devs]
-        have_end = [(ip in block) is is_inside for ip in node_ips]
-    if not any(have_end):
+        are_these = [(ip in block) is is_inside for ip in node_ips]
+    if not any(are_these):
         return None
-    # The first lookup leads to a CNI's device, and the second one to the uplink. Nobody knows
-    # whether the network beyond it takes the packets without what the CNI does to them.
-    is_by_a_cni = judge.opinion(other.plain).is_fine_elsewhere
+    # If the first lookup leads to a CNI's device, and the second one to the uplink, nobody knows
+    # whether the network beyond the uplink takes packets that did not go through the CNI's device.
+    is_by_a_cni = judge.opinion(other.plain).belongs_elsewhere
     if is_by_a_cni and other.opinion_on_route.name == EXPECTED:
         return unknown(judge, other)
     if other.opinion_on_route.grade is Grade.DOUBT:
         return by_a_device_in_doubt(judge, other) or unknown(judge, other)
     if other.opinion_on_route.grade is Grade.FINE:
         return FINE
-    if all(have_end):
+    if all(are_these):
         return other.opinion_on_route._replace(decision=other.end.decision)
     return unknown(judge, other)  # the escape depends on the source that Linux chooses
 
 
 def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets that arrive on a device are fine: the check is about what this host sends. Packets
-    from pods of this node are in doubt if they escape: they should reach the cluster.
+    """Packets that arrive on a device are fine, because the check is about what this host sends.
+    But packets from pods of this node are in doubt if they escape, because they should reach the
+    cluster.
 
-    Field states: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
+    tests/hosts: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
     """
     if "iif" not in other.met:
         return None
@@ -134,10 +137,10 @@ def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets are fine if their route would be fine for plain packets; for marked packets, if it
-    would be fine for marked ones.
+    """Packets are fine if the judge finds their route fine. It judges the route as one for
+    marked packets if these are marked or arrive on a device; otherwise as one for plain packets.
 
-    Field states: cilium-native and istio-tproxy (a mark).
+    tests/hosts: cilium-native and istio-tproxy (a mark).
     """
     return FINE if other.opinion_on_route.grade is Grade.FINE else None
 
@@ -147,7 +150,7 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
     network apart from the cluster's own. The network has a table that plain packets never look up,
     and an `unreachable default` in it refuses everything else.
 
-    Field states: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
+    tests/hosts: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
     """
     unreachable = other.end.decision.route
     if other.met.keys() != {"fwmark"} or unreachable is None:
@@ -164,11 +167,11 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Doubt packets for which no unicast route decides, or one that may lose them by any device: a
-    route without a gateway, for example. The functions after this one look only at the device, and
-    would say that such packets are fine.
+    """Doubt packets that may be lost whatever device they leave by: no unicast route decides for
+    them, or a doubtful one, for example a route without a gateway. Functions that are asked later
+    look only at the device, and would say that such packets are fine.
 
-    Field state: anycast-address-on-lo-refused.
+    tests/hosts: anycast-address-on-lo-refused.
     """
     if other.end.decision.kind != "unicast" or other.opinion_on_route.name == DOUBTFUL_ROUTE:
         return unknown(judge, other)
@@ -176,15 +179,16 @@ def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets from an address of this host are fine by the device that has this address. From an
-    address of lo they are fine by any card, because only the service with this address sends them.
+    """Packets from an address of this host are fine if they leave by the device that has this
+    address. From an address of lo, they are fine by any card, because only the service with this
+    address sends them.
 
-    Field states: ec2-net-utils, equinix-metal; anycast-address-on-lo.
+    tests/hosts: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """
     sources = other.end.rule.src
     if "from" not in other.met or sources is None:
         return None
-    owners = {each.dev for each in judge.devices.addresses if each.ip in sources}
+    owners = {dev for block, dev in judge.fib.own_blocks if sources.overlaps(block)}
     owners = {dev for dev in owners if judge.devices.cni_row(dev) is None}
     if not owners:  # only pods, and the devices of CNIs that lead to them, have such addresses
         return FINE
@@ -215,7 +219,7 @@ def _addresses_for(hop: NextHop, judge: Judge) -> list[Address]:
     device. In IPv6, the destination decides between all addresses of the device or, if it has none,
     of the host.
 
-    Field state: unnumbered-fabric-and-a-second-card-ipv6.
+    tests/hosts: unnumbered-fabric-and-a-second-card-ipv6.
     """
     every = judge.devices.global_addresses
     own = [address for address in every if address.dev == hop.dev]
@@ -229,21 +233,21 @@ def _addresses_for(hop: NextHop, judge: Judge) -> list[Address]:
 
 
 def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets of a socket that is bound to a device are fine: Linux ignores routes by other devices
-    for them, so they leave by this device, whatever the end says.
+    """Packets of a socket that is bound to a device (`oif`) are fine: Linux ignores routes by other
+    devices for them, so they leave by this device, wherever the rule leads.
 
-    Policy routing for several uplinks is full of such rules, which would all be in doubt.
+    Policy routing for several uplinks is full of such rules, which would otherwise all be in doubt.
 
-    Field state: networkd-oif-rule.
+    tests/hosts: networkd-oif-rule.
     """
     return FINE if "oif" in other.met else None
 
 
 def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
-    """Marked packets are fine if they leave by the card below the tunnel, and by no other device: a
-    VPN marks its own packets, so that they do not leave by the tunnel again.
+    """Marked packets are fine if they leave by no other device than the card below the tunnel. They
+    are the VPN's own packets: it marks them, so that they do not leave by the tunnel again.
 
-    Field states: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
+    tests/hosts: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
     if other.met.keys() != {"fwmark"}:
         return None
@@ -252,19 +256,20 @@ def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
 
 
 def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Doubt the packets if their route is in doubt because of the default routes: until it is known
-    which default route is meant, the device is neither right nor wrong.
+    """Packets are in doubt, too, if the device of their route is, because nobody knows whether this
+    device is the intended uplink.
 
-    Field states: second-card-for-root, mihomo-tun.
+    tests/hosts: second-card-for-root, mihomo-tun.
     """
     return other.opinion_on_route if other.opinion_on_route.name == DEFAULT_ROUTES else None
 
 
 def unknown(_: Judge, other: OtherPackets) -> Opinion:
-    """Doubt packets about which nothing is known. The finding names the rule, even one that the
-    engine does not evaluate (`goto`): an operator can write it into `intendedRules`.
+    """Doubt packets, because nothing shows whether they may go where they go. The finding names the
+    rule that sets them apart, even one that the engine does not evaluate (`goto`): an operator can
+    write it into `intendedRules`.
 
-    Field states: vpn-for-one-user, goto-for-marked-packets.
+    tests/hosts: vpn-for-one-user, goto-for-marked-packets.
     """
     return Opinion(Grade.DOUBT, OTHER_PACKETS, str(other.end.rule))
 

@@ -20,9 +20,10 @@ T = TypeVar("T")
 
 
 def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
-    """Judge these addresses: yield their parts, in order. Each cell is a range for which Linux
-    decides alike, so only its first address is looked up: for plain packets, and for others, such
-    as marked ones, which may end elsewhere.
+    """Judge the addresses from `first` to `last`: yield ranges with the same opinions (`Part`), in
+    order. Each range is a cell of the tables: no route or rule begins or ends inside it, so Linux
+    decides alike for all its addresses, and only the first is looked up. It is judged for plain
+    packets, and for others, such as marked ones, that rules may lead elsewhere (`other_ends`).
     """
     for low, high in judge.fib.cells(first, last):
         decision, other_ends = judge.fib.ends(low)
@@ -33,8 +34,8 @@ def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
 
 def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, int, int]]:
     """Join neighbouring parts with equal labels: yield each label, with the first and the last
-    address of the range. The label of a part is what is said of it, such as how it escapes; parts
-    without one, or with an empty one, are left out.
+    address of the range. The label of a part is what a report says about it, such as how its
+    packets escape. Parts without a label, or with an empty one, are left out.
 
     Addresses of this host without a label are included in the range before them, so that they do
     not split it.

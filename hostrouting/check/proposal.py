@@ -23,10 +23,12 @@ class Proposal(NamedTuple):
 
 
 def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Proposal:
-    """The given configuration, and the routes that are missing for an OK once it is applied.
+    """Add to the configuration the routes that the host still needs for an OK once the
+    configuration is applied.
 
-    If something escapes, configured routes that cannot be set (`conflicts`) are left out, because
-    the proposed ones replace them; otherwise they stay. ConfigError if no CIDRs are expected.
+    If something escapes with the given configuration, the configured routes that cannot be set
+    (`conflicts`) are left out, because the proposed routes replace them. If nothing escapes, they
+    stay. ConfigError if no CIDRs are expected.
     """
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)

@@ -38,12 +38,12 @@ class Refusals(NamedTuple):
     services: tuple[Prefix, ...]
 
     def opinion(self, route: Route) -> Opinion:
-        """The opinion on packets that this route refuses: fine if a row of the table of CNIs
-        fits, and the host has the proof that the row asks for (`config.cni.Proof`); in doubt if
-        only the proof is missing, or if no row fits, but the range may be a node's block and holds
-        a pod; else an escape.
+        """Judge a route that refuses packets. It is fine if a row of the table of CNIs fits, and
+        the host has the proof that the row asks for (`config.cni.Proof`). It is in doubt if only
+        the proof is missing; or if no row fits, but the range may be a node's block and holds a
+        pod. Otherwise it is an escape.
         """
-        # A CNI has no addresses in the networks of services.
+        # A CNI has no addresses in the networks of services, so it refuses none there.
         if any(route.prefix.overlaps(services) for services in self.services):
             return Opinion(Grade.ESCAPE, route.type)
         inside = list(self._devs_inside(route))
@@ -51,7 +51,7 @@ class Refusals(NamedTuple):
             for row in cni.refusals:
                 if not self.devices.has_cni(cni) or not self._fits(cni, row, route):
                     continue
-                # `_fits` has checked every other proof.
+                # The other proofs are checked already: "device" by `has_cni`, "first" by `_fits`.
                 if row.proof != "inside" or any(self.devices.cni_of(dev) is cni for dev in inside):
                     return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
                 reason = f"[{route}] refuses them, perhaps for {cni.name}"
@@ -63,9 +63,9 @@ class Refusals(NamedTuple):
         return Opinion(Grade.ESCAPE, route.type)
 
     def _devs_inside(self, refused: Route) -> Iterator[str]:
-        """Yield the devices inside the refused range: each that has an address in it, and each by
-        which a more specific route of the same table leads into it without a gateway. Routes by an
-        expected device do not count, because no pod is behind it.
+        """Yield the devices whose addresses or pods are inside the refused range: each that has an
+        address in it, and each by which a more specific route of the same table leads into it
+        without a gateway. Routes by an expected device do not count, because no pod is behind it.
         """
         for route in self.fib.routes:
             if route.table != refused.table or route.has_gateway:
@@ -79,8 +79,9 @@ class Refusals(NamedTuple):
                 yield address.dev
 
     def _fits(self, cni: Cni, row: Refusal, route: Route) -> bool:
-        """Whether the route has the protocol, type and length of the row. If the CNI refuses only
-        the subnet of this node (`proof` is "first"), its device must have the first address, too.
+        """Whether `row`, a kind of route with which the CNI refuses packets, describes this route:
+        its protocol, type and length. If the CNI refuses only the subnet of this node (`proof` is
+        "first"), a device of the CNI must have the first address, too.
         """
         if row.protocol != route.protocol or route.type not in row.types:
             return False

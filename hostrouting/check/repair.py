@@ -38,7 +38,7 @@ from hostrouting.routes.uplink import Need, Uplink
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
 
-_NO_GATEWAY = Why("no-gateway", "name the device in routeOverlap.expectedDevs first")
+_NO_DEVICE = Why("no-device", "name the device in routeOverlap.expectedDevs first")
 _NOT_PROVEN = Why("not-proven", "no route is more specific there, or packets would still be lost")
 
 
@@ -57,17 +57,19 @@ Reasons: TypeAlias = list[tuple[Part, Why | None]]
 def propose_repair(
     judge: Judge, cidrs: Sequence[Prefix], blocks: Sequence[Prefix], parts: Sequence[Part]
 ) -> Repair:
-    """Return the routes that repair what escapes in these CIDRs, and the ranges that no route
-    repairs, with the reasons. The blocks are the same CIDRs, joined where two give one
-    prefix; the parts are those of the blocks.
+    """Find the routes that bring escaping packets back to the expected devices. Return these
+    routes, and the ranges that no route repairs, with the reasons. `blocks` are the CIDRs, joined
+    where several make one prefix; `parts` are the judged ranges of the blocks.
     """
     escaping = [part for part in parts if part.escape is not None]
     if not escaping:
         return Repair()
+    # For each part: why its route has to be deleted; None if a route that is added may help.
     why_delete = {part.first: _why_delete_instead(judge, part) for part in escaping}
     prefixes: set[Prefix] = set()
     for part in escaping:
-        # If only other packets escape, a rule leads them away, and no route repairs that.
+        # If only other packets escape, such as marked ones, a rule leads them away, and no route
+        # repairs that.
         if part.opinion.grade is Grade.ESCAPE and why_delete[part.first] is None:
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
             prefixes.update(_prefixes_to_add(judge, part, block))
@@ -81,8 +83,8 @@ def propose_repair(
         reasons.append((change.after, why))
     unrepairable: list[Unrepairable] = []
     if any(why is not None for _, why in reasons):
-        # Each CIDR alone: a rule matches one prefix, and a range for which it is proposed must not
-        # have addresses of two CIDRs.
+        # A rule may repair what no route does. Try rules for each CIDR alone: a rule is for one
+        # prefix, so a range that it repairs must not have addresses of two CIDRs.
         for cidr in _outermost(cidrs):
             with_rules = _with_rules(judge, cidr, _inside(cidr, reasons))
             unrepairable += [Unrepairable(*each) for each in ranges_of(with_rules)]
@@ -90,14 +92,14 @@ def propose_repair(
 
 
 def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
-    """Yield the CIDRs that do not lie inside another one of these, in order."""
+    """Yield the CIDRs that do not lie inside another of these CIDRs, in order."""
     for cidr in sorted(set(cidrs)):
         if not any(cidr in other for other in cidrs if other != cidr):
             yield cidr
 
 
 def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
-    """The ranges, cut to what lies inside the CIDR, with their reasons."""
+    """The ranges that overlap the CIDR, cut off at its ends, with their reasons."""
     inside: Reasons = []
     for part, why in reasons:
         if part.first <= cidr.last and cidr.first <= part.last:
@@ -107,38 +109,41 @@ def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
-    """Return why only the deletion of its escaping route repairs this part: the route hides another
-    one that is fine (`Opinion.is_fine_elsewhere`), such as a CNI's, which Linux would then use.
-    None if it hides no such route.
+    """Return why the escaping route of this part has to be deleted, and no route may be added: it
+    hides a route that is right (`Opinion.belongs_elsewhere`), such as a CNI's. An added route would
+    hide the right route, too; after the deletion, Linux uses the right route. None if no right
+    route is hidden.
     """
     decision = part.decision
-    # The routes to these addresses. All addresses of a part have the same.
+    # The routes to the first address are those to the whole part.
     covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
     covering += judge.devices.routes_to_pods.covering(part.first)
     for route in covering:
-        if route != decision.route and judge.opinion_on_route(route).is_fine_elsewhere:
+        if route != decision.route and judge.opinion_on_route(route).belongs_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]")
     return None
 
 
 def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
-    """Yield the prefixes of the static routes that would decide for this part: the prefix of the
-    block or, if table main has a more specific route, the prefix of that. If a new route with this
-    prefix would not be used, yield the halves that overlap the part instead; a single address has
-    none, so no route can help there.
+    """Yield the prefixes for new routes that Linux would use for this part, which lies in the
+    block. This is the prefix of the block or, if table main has a route there that is at least as
+    specific, the prefix of that route.
+
+    The halves of the prefix that overlap the part are yielded instead if Linux would still use the
+    present route, or if it is the prefix of all addresses, which a static route may not have. A
+    single address has no halves, so no route can help there.
     """
-    # The route of table main to these addresses. All addresses of a part have the same.
+    # The route to the first address is that to the whole part.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
     prefix = block
     is_outranked = False
     if present is not None and present.prefix.length >= block.length:
         prefix = present.prefix
         metric = DEFAULT_METRIC[judge.fib.family]  # that of a new route
-        # Linux prefers a lower metric. With the same one, the present route stays, and no new one
-        # is added beside it; only a route of ours gives way.
+        # Linux prefers the lower metric. With the same metric, the present route stays and Linux
+        # adds no second one; but a route of ours is replaced.
         is_replaced = present.protocol == OURS and present.metric == metric
         is_outranked = present.metric <= metric and not is_replaced
-    # A static route cannot be a default route, but its halves can be static routes.
     if prefix.length > 0 and not is_outranked:
         yield prefix
     elif not prefix.is_single:
@@ -153,17 +158,18 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix
 def _routes_to(
     judge: Judge, prefixes: Sequence[Prefix]
 ) -> tuple[str | None, list[Route], Why | None]:
-    """Return the device that the configuration names for the routes to these prefixes, the routes
-    themselves, and what is missing for those that cannot be made.
+    """Make the routes to these prefixes. Return the device that the configuration has to name for
+    them (None if it need not name one), the routes, and what is missing for routes that cannot be
+    made (None if nothing is).
 
-    First no device (None) is tried, because a configuration without one fits many hosts; then each
-    expected device. Routes count only if they lead through expected devices.
+    First routes without a named device are tried, because such a configuration fits many hosts;
+    then each expected device, until there is a route.
     """
     uplinks = judge.uplinks
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
     if uplinks.doubtful or not devs:
-        return None, [], _NO_GATEWAY
+        return None, [], _NO_DEVICE
     why: Why | None
     for dev in [None, *devs]:
         why = None
@@ -172,7 +178,8 @@ def _routes_to(
             route = uplink.route_to(prefix, dev=dev)
             if isinstance(route, Need):
                 why = Why("no-gateway", f"a repair needs {route}")
-            # A configuration cannot have a static route to a reserved prefix.
+            # Leave out a route through a device that is not expected, or to a reserved prefix: a
+            # configuration cannot have that.
             elif not is_reserved(prefix) and uplinks.devs.issuperset(route.devs):
                 routes.append(route)
         if routes:
@@ -181,9 +188,9 @@ def _routes_to(
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
-    """Whether a repair may use this expected device, and a configuration can name it. A tunnel may
-    be a VPN's, so it is used only if the configuration names it already. An expected tap is the
-    only way out of a virtual machine.
+    """Whether a repair may lead through this expected device, and a configuration can name it. A
+    tunnel may be a VPN's, so it is used only if the configuration names it already. An exception is
+    a tap: an expected one is the only way out of this host.
     """
     link = judge.devices.links.get(dev)
     is_named = dev in judge.configured_devs
@@ -194,14 +201,15 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 
 
 def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
-    """Return the ranges of a CIDR with the reasons why no route repairs them; the reason has the
-    rule that repairs the range instead, if there is one. This rule is for the whole CIDR or, if
-    that would be wrong, for the network of pods of this node that packets do not reach.
+    """Find a rule for each range of the CIDR that no route repairs. Return the ranges with their
+    reasons; a reason has the rule that repairs its range, if there is one. A rule for the whole
+    CIDR is tried first, and then a rule for each network of pods of this node that packets do not
+    reach.
     """
     destinations = {cidr: None}
     for part, _ in reasons:
         hidden = part.opinion.hidden
-        # Not for a single pod: the rule would outlive it.
+        # There is no rule for a single pod, because the rule would outlive the pod.
         if hidden is not None and not hidden.prefix.is_single:
             destinations[hidden.prefix] = None
     for destination in destinations:
@@ -210,12 +218,13 @@ def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
-    """Try the rule that looks up table main for this destination before other rules. Return the
-    ranges with their reasons; those of ranges that the rule repairs have the rule.
+    """Try a rule by which packets to this destination look up table main before the rule by which
+    they escape. Return the ranges with their reasons, with the rule in the reason of each range
+    that it repairs.
 
-    The rule is not proposed if it makes a range worse, or leads one away from where it is fine.
-    While default routes are in doubt, which only the operator can settle, the rule is proposed only
-    if everything is fine with it.
+    The rule is not proposed if it makes a range worse, or leads packets away from a device where
+    they are fine, such as a CNI's. While default routes are in doubt, which only the operator can
+    settle, it is proposed only if everything is fine with it.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)
@@ -226,7 +235,7 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
     if _is_worse(changes):
         return reasons
     for old, new in changes:
-        if old.opinion.is_fine_elsewhere and old.decision.devs != new.decision.devs:
+        if old.opinion.belongs_elsewhere and old.decision.devs != new.decision.devs:
             return reasons
         if judge.uplinks.doubtful and new.worst_grade is not Grade.FINE:
             return reasons
@@ -236,8 +245,8 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
         is_inside = destination.first <= part.first <= destination.last
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
-            # The reason may have been `below-a-cni`, whose remedy is to delete a route. With the
-            # rule, Linux uses the hidden route again, so the reason is now the earlier rule.
+            # `why` may say to delete a route that hides one of a CNI (`below-a-cni`). With the new
+            # rule, that is not needed: what remains is the rule by which the packets escape now.
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
@@ -245,15 +254,16 @@ def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
 
 
 def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
-    """The priority for a new rule just before the first rule by which these parts escape (one that
-    looks up another table than main and local). None if there is no such rule, or if the new rule
-    would come before table local. Rules that refuse packets do not count, because refusal is what
-    they are for.
+    """The priority at which a new rule comes just before the first rule by which packets to these
+    parts escape. Only rules that look up another table than main and local count: a rule that
+    refuses packets is left alone, because refusal is what it is for. None if there is no such rule,
+    or if the new rule would come before the one for table local.
     """
     priorities: list[int] = []
     for part in parts:
         for opinion in part.opinions:
-            # Only an opinion about connections has a decision of its own.
+            # An opinion about the host's own connections has its own decision. Any other opinion
+            # that packets escape is about plain packets.
             rule = (opinion.decision or part.decision).rule
             if opinion.grade is not Grade.ESCAPE or rule is None:
                 continue
@@ -272,8 +282,9 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 def _proven(
     judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
 ) -> tuple[list[Route], list[Change]]:
-    """Return the routes among these that end an escape, and the changes that they make. If anything
-    would be worse with them, return no routes, and each part as unchanged (`Change(part, part)`).
+    """Judge everything again with these routes added. Return the routes that end an escape, and how
+    each range is judged without and with them. If anything would be worse with them, return no
+    routes, and each part as unchanged (`Change(part, part)`).
     """
     changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
     useful = _useful_routes(routes, changes)
@@ -287,8 +298,9 @@ def _proven(
 def _changes(
     judge: Judge, parts: Sequence[Part], proposed: Fib, blocks: Sequence[Prefix]
 ) -> list[Change]:
-    """Judge these blocks by the proposed tables; return each new part with the old one around it. A
-    proposal only adds borders between parts, so each new part lies inside one old part.
+    """Judge the blocks again by the tables with the proposed routes or rule. Return each new part,
+    together with the old part around it. A new part never reaches from one old part into another,
+    because a proposal only adds borders between parts.
     """
     after = Judge(proposed, judge.config)
     changes: list[Change] = []
@@ -314,29 +326,32 @@ def _is_worse(changes: Iterable[Change]) -> bool:
 
 
 def _is_repaired(change: Change) -> bool:
-    """Whether nothing in the range escapes any more, and every doubt about it is an old one."""
+    """Whether nothing in the range escapes any more, and nothing in it is newly in doubt."""
     doubts = [each for each in change.after.opinions if each.grade is Grade.DOUBT]
     return change.after.escape is None and set(change.before.opinions).issuperset(doubts)
 
 
 def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[Route]:
-    """The routes that decide for a range that escaped before and does not now. The others are not
-    needed: an earlier rule decides in their place, or they decide only for ranges that were fine.
+    """The routes that are needed: those that decide for a range that escaped before and does not
+    now. The others are not needed: an earlier rule decides in their place, or they decide only for
+    ranges that were fine.
     """
-    # By `id`, because to hash a route takes long. The decisions hold these very routes.
-    ending = {
+    # Compare by `id`, because to hash a route takes long. The decisions hold these very routes.
+    deciding = {
         id(after.decision.route)
         for before, after in changes
         if after.escape is None and before.escape is not None
     }
-    return [route for route in routes if id(route) in ending]
+    return [route for route in routes if id(route) in deciding]
 
 
 def _why_still(part: Part, missing: Why | None) -> Why:
-    """Why this part is not repaired by the proposed routes: a rule before the one for table main
-    leads to the route by which it escapes; or some routes could not be made (`missing` says why).
+    """Why this part is not repaired by the proposed routes. An earlier rule may decide, so that
+    Linux does not look up table main, where the routes are; or some routes could not be made
+    (`missing` says why). Otherwise the proof has failed (`_NOT_PROVEN`).
     """
-    # A part without an escape has a new doubt; the decision is that for plain packets then.
+    # If nothing escapes any more, a new doubt keeps the part from being repaired. Then the reason
+    # comes from the decision for plain packets.
     _, decision = part.escape or (part.opinion, part.decision)
     if decision.rule is not None and decision.rule.table == TABLE_LOCAL:
         return Why("earlier-rule", f"[{decision.route}] comes before table main")

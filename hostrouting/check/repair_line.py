@@ -9,15 +9,16 @@ from hostrouting.release import call
 
 
 def repair_line(options: str = "") -> str:
-    """The line to type. `options` stand behind the word `repair` and say which configuration is
-    repaired. They begin with a space, or are empty.
+    """The command line to type, which repairs a host for good. `options` stand behind the word
+    `repair` and say which configuration is repaired. They begin with a space, or are empty.
     """
     return f"{call(f'repair{options}')} | {call('apply --config -')}"
 
 
 def line_to_allow(options: str, devs: Iterable[str]) -> str:
-    """The line that allows these devices (`allowedDevs`), so that nothing is repaired that leaves
-    through them.
+    """The command line to type if packets are meant to leave through these devices. It allows the
+    devices (`allowedDevs`), so these packets are fine, and only what else escapes is repaired.
+    `options` say which configuration is repaired.
     """
     return repair_line(options + typed("--allow", devs))
 

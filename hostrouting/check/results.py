@@ -12,7 +12,7 @@ from bisect import bisect_right
 from enum import IntEnum
 from itertools import chain
 from operator import attrgetter
-from typing import Literal, NamedTuple, NoReturn, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import NOT_JUDGED, Decision
@@ -66,7 +66,9 @@ FATES: dict[str, str] = {
 
 
 class Opinion(NamedTuple):
-    """What this package says about packets with one decision, or with one other end."""
+    """What this package says about packets with one decision: plain packets, or others that a rule
+    treats differently.
+    """
 
     grade: Grade
     name: str = ""
@@ -81,9 +83,10 @@ class Opinion(NamedTuple):
     """The decision by which connections of this host escape, if plain packets do not."""
 
     @property
-    def is_fine_elsewhere(self) -> bool:
-        """Whether packets are fine although they do not leave through the uplink, or may be
-        (`TWO_CNIS`): then no repair may lead them to it.
+    def belongs_elsewhere(self) -> bool:
+        """Whether packets belong to another device than the uplink, for example to a CNI's. Then no
+        repair may lead them to the uplink. The doubt `TWO_CNIS` is included, because such packets
+        may be fine.
         """
         return self.name in {ALLOWED, OWN_SUBNET, POD_BLOCK, TWO_CNIS}
 
@@ -110,16 +113,21 @@ class Part(NamedTuple):
 
     @property
     def allowance(self) -> str:
-        """Why plain packets are fine by a device that is not expected; empty if they are not."""
+        """Why plain packets may leave through a device that is not expected ("wg0 (allowedDevs)");
+        empty if they do not.
+        """
         if self.opinion.name in {ALLOWED, OWN_SUBNET}:
             return self.opinion.reason
         return ""
 
     @property
     def escape(self) -> tuple[Opinion, Decision] | None:
-        """The first opinion that packets escape, and their decision; None if none escape."""
+        """How packets to this range escape: the first opinion that says so, and the decision for
+        the packets that it is about (where Linux leads them). None if no packets escape.
+        """
         for opinion in self.opinions:
             if opinion.grade is Grade.ESCAPE:
+                # An opinion about the host's own connections has its own decision.
                 return opinion, opinion.decision or self.decision
         return None
 
@@ -152,9 +160,9 @@ class Escape(NamedTuple):
 
     @property
     def _fate(self) -> str:
-        """What happens to the packets, in words: "leaves through" if the devices of the escape are
-        exactly those of the route; else "may leave through": packets escape by some of its devices
-        only, or by those of an equal default route.
+        """What happens to the packets, in words: "leaves through eth1", or "is dropped" if they
+        leave by no device. It is "may leave through" if packets escape only by some devices of the
+        route, or by those of an equal default route.
         """
         if not self.devs:
             # For `PODS_HIDDEN`, the type of the route says what happens.
@@ -165,12 +173,12 @@ class Escape(NamedTuple):
         return f"{verb} {spoken(self.devs)}"
 
     def __str__(self) -> str:
-        """What happens to the packets, and the route or the rule that causes it."""
+        """The range, what happens to packets to it, and the route or the rule that causes it."""
         phrases = [extent(self.cidr.family, self.first, self.last), self._fate]
         if self.decision.route is not None:
             phrases.append(f"[{self.decision.route}]")
         rule = self.decision.rule
-        # The rules for these two tables are on every host.
+        # The rules for these two tables are on every host, so they explain nothing.
         if rule is not None and rule.table not in {TABLE_MAIN, TABLE_LOCAL}:
             phrases.append(f"by [rule {rule}]")
         if self.hidden is not None:
@@ -178,7 +186,7 @@ class Escape(NamedTuple):
         return " ".join(phrases)
 
 
-Reason: TypeAlias = Literal["below-a-cni", "earlier-rule", "no-gateway", "not-proven"]
+Reason: TypeAlias = Literal["below-a-cni", "earlier-rule", "no-device", "no-gateway", "not-proven"]
 """Why no route repairs an address; docs/findings.md explains each."""
 
 
@@ -236,10 +244,14 @@ class FamilyReport(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on this family."""
+        """The worst that can be said of this family: "overlap" if an address escapes,
+        "no-default-route" if there is none to say which devices are expected, "undecided" if
+        something is in doubt, else "ok".
+        """
         if self.escapes:
             return "overlap"
-        # What is not judged may be a default route.
+        # A rule or route that is not judged may lead to a default route, so it is only undecided
+        # whether there is one.
         is_judged = all(doubt.name != NOT_JUDGED for doubt in self.doubts)
         if not self.expected_devs and is_judged:
             return "no-default-route"
@@ -249,8 +261,8 @@ class FamilyReport(NamedTuple):
 
     @property
     def node_ip(self) -> IP | None:
-        """The address of the expected devices that is not link-local; None if there is none, or if
-        there are several.
+        """The address for kubelet's `--node-ip`: the only one of the expected devices that is not
+        link-local. None if there is none, or if there are several.
         """
         ips: set[IP] = set()
         for address in self.snapshot.addresses:
@@ -261,8 +273,10 @@ class FamilyReport(NamedTuple):
         return ips.pop() if len(ips) == 1 else None
 
     def why_unrepaired(self, address: int) -> Why | None:
-        """Why no route repairs this address, which escapes; None if a route of the repair does."""
-        ranges = self.repair.unrepairable  # in order
+        """Why the repair has no route that leads this address back out by an expected device; None
+        if it has one. The address has to be one that escapes.
+        """
+        ranges = self.repair.unrepairable  # sorted, and without overlap
         # The last range that begins at the address or before it.
         place = bisect_right(ranges, address, key=attrgetter("first")) - 1
         if place >= 0 and address <= ranges[place].last:
@@ -271,31 +285,37 @@ class FamilyReport(NamedTuple):
 
     @property
     def missing_default(self) -> str:
-        """A short sentence if no default route counts; empty with any other verdict."""
+        """A short sentence that the default route is missing, if this is the verdict; otherwise
+        empty.
+        """
         if self.verdict != "no-default-route":
             return ""
         return f"there is no IPv{self.family} default route"
 
     def sentence_of(self, escape: Escape) -> str:
-        """The sentence of the finding: what escapes, and by which devices it should leave: those of
-        the pods that it misses, if it is for pods.
+        """The sentence of the finding about an escape: what escapes, and by which devices it should
+        leave. Packets that miss the pods of this node should leave by the devices of these pods;
+        all others, by the expected devices.
         """
         expected = self.expected_devs if escape.hidden is None else escape.hidden.devs
         return f"{escape}; expected: {spoken(expected, last='or')}"
 
     @property
-    def sentence(self) -> str:
-        """Why the verdict is what it is, in one sentence that does not repeat its name."""
+    def sentences(self) -> list[str]:
+        """Why the verdict is what it is: a sentence for each reason, without the verdict's name."""
         if self.verdict == "no-default-route":
-            return f"{self.missing_default}, so no device is expected"
+            return [f"{self.missing_default}, so no device is expected"]
         if self.verdict == "ok":
-            return _ok_sentence(self)
-        sentences = [doubt.sentence for doubt in self.doubts]
+            return [_ok_sentence(self)]
         if self.escapes:
-            sentences = [self.sentence_of(escape) for escape in self.escapes]
-        if len(sentences) == 1:
-            return sentences[0]
-        return f"{sentences[0]}; and {len(sentences) - 1} more"
+            return [self.sentence_of(escape) for escape in self.escapes]
+        return [doubt.sentence for doubt in self.doubts]
+
+    @property
+    def sentence(self) -> str:
+        """The first of these sentences, and how many more there are."""
+        first, *others = self.sentences
+        return f"{first}; and {len(others)} more" if others else first
 
     def __str__(self) -> str:
         return f"{self.verdict.upper()}: {self.sentence}"
@@ -305,9 +325,6 @@ class CheckReport(NamedTuple):
     """The result of a check: a report for each family with expected CIDRs, IPv4 first."""
 
     families: tuple[FamilyReport, ...]
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("a report is always true; write `report.verdict == 'ok'`")
 
     @property
     def snapshot(self) -> Snapshot:
@@ -359,7 +376,7 @@ class CheckReport(NamedTuple):
 
 
 def _ok_sentence(report: FamilyReport) -> str:
-    """The sentence of an OK: each way in which addresses of the CIDRs are fine, if it occurs."""
+    """The sentence of an OK: all ways in which addresses of these CIDRs are fine."""
     cidrs = spoken([str(cidr) for cidr in report.cidrs])
     fates = [f"leaves through {spoken(report.expected_devs, last='or')}"]
     allowed = dict.fromkeys(part.allowance for part in report.parts if part.allowance)
@@ -367,5 +384,5 @@ def _ok_sentence(report: FamilyReport) -> str:
         fates.append(f"through {spoken(list(allowed), last='or')}")
     if any(part.opinion.name == POD_BLOCK for part in report.parts):
         fates.append("is refused because no pod has it")
-    fates.append("is this host's own")  # any host has some, such as multicast
+    fates.append("is this host's own")  # said always, even if no such address is in them
     return f"every address of {cidrs} {', or '.join(fates)}"

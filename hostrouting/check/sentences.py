@@ -42,7 +42,8 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
     for family in report.families:
         unclear += _describe_unrepairable(family, severity)
         unclear += [*family.flaws, *family.doubts]
-    # Without a device that somebody has named, a repair could lead through the wrong card.
+    # While it is unclear which device is meant ("default-routes"), a repair could lead through the
+    # wrong card, so it is not shown.
     if all(finding.name != "default-routes" for finding in unclear):
         findings += _describe_repair(report)
     findings += unclear
@@ -54,8 +55,8 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
 
 
 def _describe_missing_default(family: FamilyReport, severity: Severity) -> Finding:
-    """The finding that no device is expected. If no rule looks up table main, the default route may
-    be there, and only the rule is missing.
+    """The finding that a family has no default route, so no device is expected. If no rule looks up
+    table main, the default route may be in table main, and the remedy is to add the rule.
     """
     remedy = TO_HAVE_DEFAULT
     looked_up = {(rule.family, rule.table) for rule in family.snapshot.rules}
@@ -74,8 +75,9 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
 
 
 def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
-    """The finding about a range that escapes, with what to do about it beside a repair: delete the
-    route, or allow the devices (those in `mayAllow`, for which commands print a line to type).
+    """The finding about a range that escapes. It says what an operator can do beside the repair:
+    delete the route, or allow the devices (those in `mayAllow`, for which commands print a line to
+    type).
     """
     where = extent(family.family, escape.first, escape.last)
     facts = _facts_of(escape)
@@ -96,10 +98,12 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
 
 
 def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> bool:
-    """Whether the remedy is to delete this route, by which packets escape: always if the route
-    refuses them or keeps them on this host. A route through devices is deleted only if no static
-    route could be right or decide instead of it, and never if it is a default route, one of ours,
-    or in another table than main, which may be a VPN's.
+    """Whether the remedy for this escape is to delete the route by which packets escape. A route
+    that refuses them or keeps them on this host is always to be deleted.
+
+    A route through devices is to be deleted only if no static route can repair the range
+    (`_is_stuck`). Even then it stays if it is a default route, one of ours, or in another table
+    than main, which may be a VPN's.
     """
     if not escape.devs:  # no packet leaves: the route refuses them or keeps them
         return True
@@ -109,35 +113,37 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
-    """Whether no static route can repair this range, whatever rules and gateways the host has: one
-    would be wrong (a CNI's route is hidden), or could not decide (none is more specific).
+    """Whether no static route can ever repair this range, even with other rules and gateways on the
+    host. Either the escaping route hides a CNI's, so that a static route would be wrong; or a
+    static route would not help, for example because none is more specific.
     """
     why = family.why_unrepaired(escape.first)
     return why is not None and why.reason in {"below-a-cni", "not-proven"}
 
 
 def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
-    """Whether the operator may have intended this: packets leave only by tunnels or bridges of
-    guests, and their route does not hide a CNI's (`_is_stuck`). Other devices are not proposed for
-    `allowedDevs`: a card, InfiniBand or a dummy is probably the very outage that the check is for.
+    """Whether the operator may have intended this escape, and so may want to allow its devices:
+    packets leave only by tunnels or bridges of guests, and their route does not hide a CNI's
+    (`_is_stuck`). Other devices are not proposed for `allowedDevs`: a card, InfiniBand or a dummy
+    is probably the very outage that the check is for.
     """
     if escape.kind != OVERLAP or _is_stuck(escape, family):
         return False
     links = family.snapshot.links_by_name
     for dev in escape.devs:
         link = links.get(dev)
-        # Hardware has no kind.
+        # A device without a kind is hardware.
         if link is None or not link.kind or not leads_out(link) or is_card(link, links):
             return False
     return True
 
 
 def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
-    """The name of the CNI that has added the route by which packets escape: the route has a gateway
-    and the protocol of a CNI on this host. Empty if there is no such CNI. The CNI knows how its
-    pods are reached, and the default gateway need not.
+    """The name of the CNI that has added the route by which packets escape; empty if there is none.
+    Such a route has a gateway, and the protocol of a CNI on this host. It may be right, because the
+    CNI knows how its pods are reached, and the default gateway may not know it.
 
-    Field state in tests/hosts: calico-routes-by-a-second-card.
+    tests/hosts: calico-routes-by-a-second-card.
     """
     route = escape.decision.route
     if route is None or not route.has_gateway or escape.kind != OVERLAP:
@@ -179,7 +185,7 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
 
 def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     """Yield a finding about the routes that repair what escapes, if there are any. Its sentence
-    says what that costs: hosts behind the devices by which packets escape now are no longer
+    says what the repair costs: hosts behind the devices by which packets escape now are no longer
     reached.
     """
     if not report.routes:
@@ -206,8 +212,8 @@ def repair_commands(report: CheckReport) -> tuple[str, ...]:
     """The commands that repair this host until the next boot. The routes do not get our protocol,
     so we do not delete them; `apply` keeps those that lead where its own would.
 
-    There are no commands if a route of ours has the key of one of them: it cannot be added beside
-    ours, so only a configuration repairs the host.
+    There are no commands if a route to add has the key of a present route of ours: Linux refuses to
+    add it beside ours, so only a configuration repairs the host.
     """
     if _has_key_of_ours(report):
         return ()
@@ -215,7 +221,9 @@ def repair_commands(report: CheckReport) -> tuple[str, ...]:
 
 
 def _has_key_of_ours(report: CheckReport) -> bool:
-    """Whether a route of ours has the key of a route of the repair."""
+    """Whether a route of the repair has the key of a present route of ours. Linux refuses to add
+    such a route beside ours.
+    """
     ours = {route.key for route in report.snapshot.routes if route.protocol == OURS}
     return any(route.key in ours for route in report.resolved)
 
@@ -238,7 +246,7 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": extents}
         remedy: Remedy | None = None
         if why.rule is not None:
-            # The command adds `why.rule` before the rule of this program, which leads packets away.
+            # Another program's rule leads the packets away. The command adds `why.rule` before it.
             what_to_do = (
                 "exclude this network in the program that added the rule; until the next boot"
             )
@@ -268,8 +276,8 @@ class Wording(NamedTuple):
 DOUBTS = {
     "default-routes": Wording(
         "it is unclear whether packets to {where} should leave through {reason}",
-        "name the intended devices, of IPv4 and IPv6, with --dev NAME, or in "
-        "routeOverlap.expectedDevs",
+        "name the intended devices, of IPv4 and IPv6, in routeOverlap.expectedDevs, or with "
+        "--dev NAME of check and repair",
     ),
     "two-cnis": Wording(
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",
@@ -316,8 +324,8 @@ def describe_doubts(family: int, doubts: Iterable[RangeInDoubt]) -> Iterator[Fin
 
 
 def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
-    """Yield one note about all ranges that leave through devices that are allowed and not expected,
-    with what allows them. There is none if no range does.
+    """Yield one note about all ranges that leave through devices that are allowed but not expected,
+    with what allows them. If there are no such ranges, there is no note.
     """
     allowed: list[tuple[str, str]] = []
     for family in report.families:

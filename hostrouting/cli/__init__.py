@@ -20,11 +20,11 @@ def run() -> int:
     import gc  # noqa: PLC0415  as in `main`
     import signal  # noqa: PLC0415  as in `main`
 
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # else nohup ignores it
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup has it ignored
         # A closed terminal ends a run as SIGTERM does: routes are rolled back.
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
-    # A check makes 35,000 objects that are in use to its end. The search for garbage among them
-    # took a sixth of its time.
+    # The garbage collector would search the 35,000 objects of a check again and again, which took a
+    # sixth of the time, although all of them are in use to the end.
     gc.set_threshold(50_000)
     code = main()
     gc.freeze()  # Python would look for garbage once more when it exits

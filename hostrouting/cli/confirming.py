@@ -12,15 +12,16 @@ from threading import Thread
 from time import sleep
 
 from hostrouting.cli.source import bad_input
-from hostrouting.text import printable_lines
+from hostrouting.text import printable
 
 # The first one counts. Signals, which answer too, are of the whole process.
 _answers: list[bool] = []
 
 
 def prepare_question() -> None:
-    """Let SIGINT, SIGTERM and Ctrl-Z only answer no, from now on to the end of the process. Raise
-    ConfigError if there is no terminal to press Enter on.
+    """Prepare for `is_confirmed`: from now on to the end of the process, SIGINT, SIGTERM and Ctrl-Z
+    only answer its question with no, so that none of them ends the process before the change is
+    taken back. ConfigError if there is no terminal to press Enter on.
     """
     try:
         open("/dev/tty").close()
@@ -33,15 +34,16 @@ def prepare_question() -> None:
 
 
 def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
-    """Show the lines about the changes, and return whether Enter is pressed within this time. The
-    answer is no after any other line or a signal.
+    """Show the lines `changes` on the terminal, and ask whether to keep the change: return whether
+    Enter is pressed within this time. A line that is not empty, or a signal, answers no at once.
     """
     question = (
-        f"Press only Enter within {seconds:g} s to keep this change. Otherwise it is taken back.\n"
+        f"Press only Enter within {seconds:g} s to keep this change. Otherwise it is taken back."
     )
-    # In a thread, because a terminal that is stopped (Ctrl-S) takes no text.
-    Thread(target=_ask, args=["\n".join((*changes, question))], daemon=True).start()
-    # Not a wait for the thread: a signal that comes just before a wait does not end it.
+    # In a thread, because a terminal that is stopped (Ctrl-S) takes no text, and `_ask` then hangs.
+    Thread(target=_ask, args=[*changes, question], daemon=True).start()
+    # Look for an answer every 0.05 s. A wait for the thread would miss a signal that comes just
+    # before the wait begins.
     for _ in range(round(20 * seconds)):
         if _answers:
             return _answers[0]
@@ -49,8 +51,9 @@ def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
     return False
 
 
-def _ask(text: str) -> None:
+def _ask(*lines: str) -> None:
+    # Show the lines on the terminal, and note the answer: yes if an empty line is typed.
     with suppress(OSError, termios.error), open("/dev/tty", "r+b", buffering=0) as terminal:
         termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed before is no answer
-        terminal.write(printable_lines(text).encode())
+        terminal.writelines(f"{printable(line)}\n".encode() for line in lines)
         _answers.append(terminal.readline() == b"\n")

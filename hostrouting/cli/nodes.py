@@ -6,24 +6,18 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from hostrouting.cli.output import Page
-from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
+from hostrouting.codes import BAD_INPUT, CODE_OF_VERDICT, worst_code
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeProblem, check_snapshots, group_nodes
-from hostrouting.text import counted, spoken
+from hostrouting.reading import json_value
+from hostrouting.text import counted, printable, spoken
 
-_CODES = {
-    "overlap": PROBLEM,
-    NO_VERDICT: BAD_INPUT,
-    "no-default-route": CANNOT_DECIDE,
-    "undecided": CANNOT_DECIDE,
-    "ok": FINE,
-}
-"""The exit code of each verdict on a node."""
+_CODES = {**CODE_OF_VERDICT, NO_VERDICT: BAD_INPUT}  # of each verdict on a node
 
 
 def check_nodes(folder: str, config: HostRoutingConfig) -> Page:
     """Check the snapshots in this folder in new processes, one for each processor."""
-    # New interpreters, because a fork of a process with threads can hang.
+    # "spawn" starts new interpreters: a fork of a process with threads can hang.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         groups = group_nodes(check_snapshots(folder, config, pool))
     document = {
@@ -32,7 +26,7 @@ def check_nodes(folder: str, config: HostRoutingConfig) -> Page:
             {
                 "verdict": problem.verdict,
                 "problem": problem.sentence,
-                "repair": [route.to_mapping() for route in problem.repair],
+                "repair": json_value(problem.repair),
                 "nodes": nodes,
             }
             for problem, nodes in groups.items()
@@ -43,10 +37,12 @@ def check_nodes(folder: str, config: HostRoutingConfig) -> Page:
 
 
 def _lines(groups: Mapping[NodeProblem, list[str]]) -> Iterator[str]:
+    # For each problem: the verdict, some of the nodes that have it, and the routes that repair
+    # them.
     for problem, nodes in groups.items():
         heading = f"{problem.verdict.upper()}: {counted(len(nodes), 'node')}"
         yield f"{heading}: {problem.sentence}" if problem.sentence else heading
-        yield f"  {spoken(nodes, most=6)}"
+        yield f"  {printable(spoken(nodes, most=6))}"  # a file name can have several lines
         if problem.repair:
             yield "  repair, for staticRoutes.routes of their configuration:"
-            yield f"    {json.dumps([route.to_mapping() for route in problem.repair])}"
+            yield f"    {json.dumps(json_value(problem.repair))}"

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any, NamedTuple, TextIO
 
-from hostrouting import errors
 from hostrouting.codes import CANNOT_DECIDE
+from hostrouting.errors import HostRoutingError
 from hostrouting.text import printable
 
 _COLOURS = {
@@ -28,58 +28,57 @@ class Page(NamedTuple):
     lines: Iterable[str]
 
 
-def error_document(error: BaseException) -> dict[str, Any]:
-    """The error as a JSON value."""
-    facts: dict[str, Any] = {"error": type(error).__name__}
-    if isinstance(error, errors.HostRoutingError):
+def error_document(error: object) -> dict[str, Any]:
+    """The error as a JSON value, for --json."""
+    facts: dict[str, Any] = {"error": type(error).__name__, "findings": []}
+    if isinstance(error, HostRoutingError):
         facts = error.to_mapping()
-    findings = facts.pop("findings", [])  # they come last
-    return {"schema": "hostrouting/error/1", "message": str(error), **facts, "findings": findings}
+    return {"schema": "hostrouting/error/1", "message": str(error), **facts}
 
 
 def write_error(error: Exception, *, as_json: bool) -> int:
     """Print the error, with --json also as a document on standard output; return the exit code."""
-    code = CANNOT_DECIDE
-    if isinstance(error, errors.HostRoutingError):
-        code = error.exit_code
-        say(*str(error).split("\n"))
+    document = error_document(error)
+    if "exitCode" in document:  # an error that hostrouting raises on purpose
+        say(str(error))
     else:
         from traceback import format_exc  # noqa: PLC0415  only a bug needs it
 
-        remark = (
+        say(
             "if a module is missing, install the package python3 (python3-minimal is not enough); "
-            "else this is a bug in hostrouting: please report it with the following text"
+            "else this is a bug in hostrouting: please report it with the following text",
+            format_exc().strip(),
         )
-        say(remark, *format_exc().splitlines())
-    return write(Page(code, error_document(error), ()), as_json=as_json)
+    code = document.get("exitCode", CANNOT_DECIDE)
+    return write(Page(code, document, ()), as_json=as_json)
 
 
 def write(page: Page, *, as_json: bool) -> int:
-    """Print the page and return its exit code. A reader who goes away (`| head`) is not a
-    failure.
-    """
-    try:
-        if as_json:
-            import json  # noqa: PLC0415  a check on the host needs none
+    """Print the page and return its exit code, or CANNOT_DECIDE if the page cannot be written."""
+    lines = page.lines
+    if as_json:
+        import json  # noqa: PLC0415  a check on the host needs none
 
-            _print([json.dumps(page.document, indent=2)], sys.stdout)
-        else:
-            _print(page.lines, sys.stdout)
-    except BrokenPipeError:
-        # Otherwise Python writes again when it exits, and prints that this failed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return page.code
+        lines = [json.dumps(page.document, indent=2)]
+    failure = print_lines(lines, sys.stdout)
+    # A reader who goes away, such as `head`, has read enough.
+    if failure is None or isinstance(failure, BrokenPipeError):
+        return page.code
+    say(f"the answer cannot be written: {failure.strerror}")
+    return CANNOT_DECIDE
 
 
 def say(first: str, *others: str) -> None:
     """Print a remark on standard error."""
-    _print([f"hostrouting: {first}", *others], sys.stderr)
+    print_lines([f"hostrouting: {first}", *others], sys.stderr)
 
 
-def _print(lines: Iterable[str], stream: TextIO | None) -> None:
-    """Print the lines, each escaped: the name of a file or device could control a terminal."""
+def print_lines(lines: Iterable[str], stream: TextIO | None) -> OSError | None:
+    """Print the lines, each escaped: the name of a file or device could control a terminal. If the
+    stream cannot be written to, return the error.
+    """
     if stream is None:  # this process was started with the stream closed
-        return
+        return None
     encoding = stream.encoding or "utf-8"
     is_plain = not stream.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
     shown: list[str] = []
@@ -87,8 +86,14 @@ def _print(lines: Iterable[str], stream: TextIO | None) -> None:
         for line in text.split("\n"):
             escaped = printable(line).encode(encoding, "backslashreplace").decode(encoding)
             shown.append(escaped if is_plain else _coloured(escaped))
-    stream.write("".join(f"{line}\n" for line in shown))
-    stream.flush()
+    try:
+        stream.write("".join(f"{line}\n" for line in shown))
+        stream.flush()
+    except OSError as error:
+        # Python would write the rest again when it exits, and fail with the exit code 120.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return error
+    return None
 
 
 def _coloured(line: str) -> str:

@@ -7,7 +7,6 @@ is typed.
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from importlib import import_module
 
@@ -72,8 +71,8 @@ Check which devices a host's packets leave through, and correct its routes.
 In trouble:
   {PROGRAM} status
 
-To see whether the addresses of your networks escape, what a repair would change, and to repair the
-host for good:
+To see whether the addresses of your networks escape, what a repair would
+change, and to repair the host for good:
   {PROGRAM} check CIDR
   {PROGRAM} repair CIDR | {PROGRAM} plan --config -
   {PROGRAM} repair CIDR | {PROGRAM} apply --config -
@@ -89,7 +88,7 @@ exit codes in general:
 
 
 def seconds(text: str) -> float:
-    """A number of seconds, for argparse."""
+    """Read the value of an option that is a number of seconds; at most a day."""
     number = float(text)
     if not 0 <= number <= 86_400:  # this also refuses NaN
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 86400")
@@ -158,16 +157,14 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Wraps the paragraphs of a description, but not its lists, which are indented."""
+    """Wraps the paragraphs of a description, except those with indented lines, which are lists."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        # A list is a paragraph of its own, or follows a sentence that ends with a colon.
-        paragraphs: list[str] = []
-        for paragraph in text.strip().split("\n\n"):
-            sentence, newline, lines = paragraph.partition(":\n  ")
-            if not paragraph.startswith("  "):
-                sentence = argparse.HelpFormatter._fill_text(self, sentence, width, indent)
-            paragraphs.append(f"{sentence}{newline}{lines}")
+        paragraphs = text.strip().split("\n\n")
+        for place, paragraph in enumerate(paragraphs):
+            if "\n  " not in paragraph:
+                fill = argparse.HelpFormatter._fill_text
+                paragraphs[place] = fill(self, paragraph, width, indent)
         return "\n\n".join(paragraphs)
 
 
@@ -176,7 +173,7 @@ class _Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         name = self.prog.rpartition(" ")[2]  # of `hostrouting check`: check
-        if name in COMMANDS:
+        if name in COMMANDS:  # only now: without --help, a call loads just its own module
             self.description = module_of(name).__doc__
         return super().format_help()
 
@@ -186,9 +183,9 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from hostrouting.boot.program import version  # noqa: PLC0415  only --version needs it
+        from hostrouting.cli.output import Page, write  # noqa: PLC0415  as above
 
-        sys.stdout.write(f"hostrouting {version()}\n")
-        parser.exit()
+        parser.exit(write(Page(0, {}, [f"hostrouting {version()}"]), as_json=False))
 
 
 def module_of(name: str) -> Any:
@@ -198,10 +195,11 @@ def module_of(name: str) -> Any:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    # While options are added, a fixed width: argparse would ask the terminal for each.
+    # The width is fixed, because argparse would ask the terminal for it with each option, which
+    # takes long.
     common: dict[str, Any] = {
         "epilog": EXIT_CODES,
-        "formatter_class": partial(_Help, width=80),
+        "formatter_class": partial(_Help, width=78),
         "allow_abbrev": False,
     }
     parser = _Parser(prog=PROGRAM, description=SUMMARY, **common)
@@ -212,9 +210,7 @@ def make_parser() -> argparse.ArgumentParser:
         for argument in arguments:
             settings = dict(_ARGUMENTS[argument])
             if argument == "--config":
-                # These two can do with what is installed, or typed.
+                # Without a file, `check` and `repair` use what is installed, or typed.
                 settings["required"] = name not in {"check", "repair"}
             command.add_argument(argument, **settings)
-        command.formatter_class = _Help
-    parser.formatter_class = _Help
     return parser

@@ -1,16 +1,16 @@
 """A run of a task for an operator: what it waits for, how it has ended, and what it has changed."""
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+import sys
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import phases
-from hostrouting.cli.output import error_document
+from hostrouting.cli.output import error_document, print_lines
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.lines import finding_lines, indented, way_lines
-from hostrouting.text import printable_lines
+from hostrouting.lines import finding_lines, indented, remedy_lines
 from phases.observers import FIELDS
 
 _ON_THE_PAGE = {"verdict", "finding", "status"}
@@ -18,7 +18,7 @@ _ON_THE_PAGE = {"verdict", "finding", "status"}
 
 
 class TaskRun(NamedTuple):
-    """A finished run with its effects."""
+    """A finished run of a task, and what it has changed on the host."""
 
     report: phases.Step
     code: int
@@ -29,18 +29,13 @@ class TaskRun(NamedTuple):
     removed: tuple[str, ...]
     """The changed files that are gone."""
 
-    @property
-    def errors(self) -> list[BaseException]:
-        """Why the run failed."""
-        return [step.error for step in self.report.failures if step.error is not None]
-
     def lines(
-        self, done: str = "", nothing: str = "", *, shown_below: Sequence[Finding] = ()
+        self, done: str, nothing: str = "", *, shown_below: Sequence[Finding] = ()
     ) -> Iterator[str]:
-        """How the run ended, and what it changed. After a success, the first line ends with `done`
-        or, if nothing was changed, with `nothing` (if given). After a failure, it has the sentence
-        of the failure. The findings `shown_below` stand on the page with their remedies, below
-        these lines, so nothing else of them is repeated here.
+        """The lines of the page that say how the run ended, and what it changed. After a success,
+        the first line ends with `done` or, if nothing was changed, with `nothing` (if given). After
+        a failure, it says what failed. The page has the findings `shown_below` after these lines,
+        with their remedies, so here they only appear as what failed.
         """
         if not self.report.ok:
             yield from self._failure_lines({finding.sentence for finding in shown_below})
@@ -53,69 +48,71 @@ class TaskRun(NamedTuple):
         yield from indented("removed ", self.removed)
 
     def _failure_lines(self, shown_below: Collection[str]) -> Iterator[str]:
-        # `shown_below` are the sentences of the findings that stand on the page below these lines.
-        for error in self.errors:
-            findings = getattr(error, "findings", ())
+        # Why the run failed or stopped, before the list of what it has changed. `shown_below` are
+        # the sentences of the findings that the page has below, with their remedies.
+        for step in self.report.failures:
+            findings = getattr(step.error, "findings", ())
             errors = [finding for finding in findings if finding.severity == "error"]
             if errors:
                 first, *others = errors
                 yield f"FAILED: {first.sentence}"
                 if first.sentence not in shown_below:
-                    yield from way_lines(first.remedy)
+                    yield from remedy_lines(first.remedy)
                 yield from finding_lines(
                     [each for each in others if each.sentence not in shown_below]
                 )
             else:
-                yield f"FAILED: {str(error) or type(error).__name__}"
-        if not self.errors:
-            yield f"STOPPED: {self.report.reason}; not everything was done"
+                yield f"FAILED: {str(step.error) or type(step.error).__name__}"
+        if self.report.reason:
+            yield f"STOPPED: {self.report.reason}"
         if self.effects.changed:
             yield "What this run has changed:"
         else:
             yield "Nothing was changed."
 
     def document(self) -> dict[str, Any]:
-        """What `--json` prints, as plain values."""
+        """The part of the --json document that is about the run, as plain values."""
         return {
             "ok": self.report.ok,
             "changed": self.effects.changed,
-            **self.effects.to_mapping(),
-            "files": {"write": list(self.wrote), "remove": list(self.removed)},
-            "failures": [error_document(error) for error in self.errors],
+            **Effects.to_mapping(self.effects),  # without what a subclass adds
+            "files": {"write": self.wrote, "remove": self.removed},
+            "failures": [error_document(step.error) for step in self.report.failures],
             "stopped": "" if self.report.ok else self.report.reason,
         }
 
 
-def run_task(
-    task: phases.AnyTask, host: Host, run: Callable[..., phases.Step] = phases.run
-) -> TaskRun:
-    """Run the task on this host, or undo it (`phases.undo`). After a signal, the run stops, and
-    rolls back the routes that it is changing. Standard error has what the run waits for, and
-    warnings.
+def run_task(task: phases.AnyTask, host: Host) -> TaskRun:
+    """Run the task on this host. A signal stops the run, which then takes back the changes of
+    routes that it is making. Standard error shows what the run waits for, and warnings.
     """
     _log_to_standard_error()
-    report = run(task)
+    return outcome_of(phases.run(task), host)
+
+
+def outcome_of(report: phases.Step, host: Host) -> TaskRun:
+    """Collect what a finished run has changed on this host. `report` is the step of the run."""
     effects = Effects()
     for step in report.walk():
-        if not step.children:  # the result of a group repeats those of its tasks
-            effects += effects_of(step.result) + effects_of(step.error)  # a step has one of these
+        if not step.children:  # else the step's result repeats those of its children
+            effects += effects_of(step.error or step.result)
     wrote = tuple(path for path in effects.files if host.files.look(path) is not None)
     removed = tuple(path for path in effects.files if path not in wrote)
     return TaskRun(report, report.exit_code, effects, wrote, removed)
 
 
-class _Escaped(logging.Formatter):
-    """Escapes what could control the terminal, such as the name of a device."""
+class _Remarks(logging.Handler):
+    """Prints log lines on standard error, escaped like all other output."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        return printable_lines(super().format(record))
+    def emit(self, record: logging.LogRecord) -> None:
+        print_lines([self.format(record)], sys.stderr)
 
 
 def _log_to_standard_error() -> None:
-    """Log to standard error what the page does not say, unless logging is set up already. Under the
-    key FIELDS, a record of `phases` has the fields of its line.
+    """Show log lines on standard error while a task runs, except those that the page repeats. If
+    the program has set up logging already, nothing is changed.
     """
-    handler = logging.StreamHandler()
+    handler = _Remarks()
+    # `phases` puts the fields of a log line into its record, as the attribute FIELDS.
     handler.addFilter(lambda record: _ON_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
-    handler.setFormatter(_Escaped("%(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(level=logging.INFO, handlers=[handler], format="%(message)s")

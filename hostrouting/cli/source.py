@@ -21,26 +21,35 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
     return ConfigError([Fault(name, value, rule, remedy)])
 
 
-def typed_options(arguments: argparse.Namespace) -> str:
-    """The CIDRs, devices and file as they were typed, to repeat them in a proposed command. Only
-    `repair` has --allow.
+def repair_options(arguments: argparse.Namespace, config: HostRoutingConfig) -> str:
+    """The options of the command `repair` that the page proposes: the CIDRs, devices and file as
+    they were typed. A configuration from standard input cannot be read again, so its CIDRs and
+    devices take its place; `config` is the configuration with what was typed.
     """
+    if arguments.config == "-":
+        section = config.route_overlap
+        return (
+            "".join(f" {cidr}" for cidr in section.expected_cidrs)
+            + typed("--dev", section.expected_devs)
+            + typed("--allow", section.allowed_devs)
+        )
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
     options += typed("--dev", arguments.dev)
-    options += typed("--allow", getattr(arguments, "allow", []))
+    options += typed("--allow", getattr(arguments, "allow", []))  # `check` has no --allow
     if arguments.config is not None:
         options += typed("--config", [arguments.config])
     return options
 
 
 def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
-    """The configuration in --config, or else the installed one. It is empty if none is installed,
-    or if snapshots are checked.
+    """The configuration in the file of --config, or else the one that is installed on this host.
+    Without --config, it is empty if nothing is installed, or if a snapshot is checked.
     """
     if arguments.config is not None:
         return HostRoutingConfig.load(arguments.config)
+    # Only `check` has --snapshots.
     if arguments.snapshot is not None or getattr(arguments, "snapshots", None):
-        return HostRoutingConfig()  # what is installed here is not about other hosts
+        return HostRoutingConfig()  # a snapshot is of another host, and not what is installed here
     from hostrouting.install.installed import read_installed  # noqa: PLC0415  not for a snapshot
 
     return read_installed(host)
@@ -48,20 +57,20 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
 
 @contextmanager
 def _faults_of(argument: str) -> Iterator[None]:
-    """In the block, the faults of a ConfigError get the name of this argument as their path."""
+    """The block puts the value of an argument into a configuration. If the value is wrong, raise
+    the error again with the name of the argument in place of the key, which the user has not typed.
+    """
     try:
         yield
     except ConfigError as error:
         faults = [fault._replace(path=argument) for fault in error.faults]
-        # One fault names its argument; the headline of several needs a subject.
-        source = "the command line" if len(faults) > 1 else ""
-        raise ConfigError(faults, source) from error
+        raise ConfigError(faults, "the command line") from error
 
 
 def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The known configuration, with the typed CIDRs as its expectedCidrs, and the devices of --dev
-    as its expectedDevs, if there are any. It keeps its serviceCidrs, which are checked, too.
-    Raises ConfigError if it has neither expectedCidrs nor serviceCidrs.
+    """The configuration by which `check` judges: `known`, which is in a file or installed, with
+    what is typed. CIDRs replace its expectedCidrs, and devices of --dev its expectedDevs. Its
+    serviceCidrs stay, and are checked, too. ConfigError if it has no CIDRs then.
     """
     section = known.route_overlap
     if arguments.cidrs:
@@ -71,14 +80,18 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
         with _faults_of("--dev"):
             section = section._replace(expected_devs=arguments.dev)
     if not section.cidrs:
-        remedy = "name one, such as 172.16.64.0/24, or use a --config file that has some"
-        raise bad_input("CIDR", "no expected CIDR is given, so there is nothing to check", remedy)
+        raise bad_input(
+            "CIDR",
+            "no expected CIDR is given, so there is nothing to check",
+            "name one, such as 172.16.64.0/24, or use a --config file that has some",
+        )
     return known._replace(route_overlap=section)
 
 
 def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """As `config_to_check`, but the typed CIDRs are added to the expectedCidrs of the known
-    configuration, and the devices of --allow to its allowedDevs: a repair takes nothing away.
+    """The configuration that `repair` extends by routes. As in `config_to_check`, but the typed
+    CIDRs are added to the expectedCidrs of `known`, and the devices of --allow to its allowedDevs,
+    because whoever applies the result wants to keep what is checked and allowed now.
     """
     section = config_to_check(known, arguments).route_overlap
     expected = (*known.route_overlap.expected_cidrs, *section.expected_cidrs)
@@ -92,8 +105,10 @@ def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) ->
 def check_or_load(
     arguments: argparse.Namespace, host: Host, config: HostRoutingConfig
 ) -> HostCheck:
-    """The check of this host, or of the saved snapshot."""
-    options = typed_options(arguments)
+    """Check this host, or the saved snapshot that --snapshot names. The commands that the result
+    proposes have the options that were typed.
+    """
+    options = repair_options(arguments, config)
     if arguments.snapshot is None:
         return check_host(config, host, repair_options=options)
     report = check_snapshot(Snapshot.load(arguments.snapshot), config)

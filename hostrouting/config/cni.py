@@ -72,7 +72,7 @@ class Cni(NamedTuple):
         return {row.protocol for row in self.refusals if row.is_shown_by_protocol}
 
 
-POD_NETWORKS = ("cilium_host",)
+POD_NETWORK_DEVS = ("cilium_host",)
 """Devices with the use `network` whose routes show which CNI has the pods of the node, as routes by
 the device of a pod do.
 """
@@ -88,8 +88,9 @@ _BLOCKS = {4: (20, 32), 6: (116, 128)}
 def _devices(
     network: str = "", *, pod: str = "", bridge: str = "", marked: str = ""
 ) -> tuple[Device, ...]:
-    """Make the rows for the devices of each use. An argument lists devices as "PATTERN KIND
-    [KIND…]", with a comma before the next one.
+    """Make the rows for the devices of a CNI. The name of each argument says what the devices in it
+    are for (`Use`): those in `marked` are for packets with a mark of the CNI. A device is written
+    "PATTERN KIND [KIND…]", with commas between devices.
     """
     lists: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}
     rows: list[Device] = []
@@ -190,8 +191,8 @@ CNIS = (
 
 @lru_cache(4096)  # the devices of pods come and go, each with a new name
 def cni_row(name: str, kind: str) -> tuple[Cni, Device] | None:
-    """The CNI that makes devices with this name and kind, and the row for them; None if no CNI
-    does.
+    """Find out which CNI makes devices with this name and kind: return the CNI, and its row for
+    such devices. None if no known CNI makes them.
     """
     for cni in CNIS:
         for device in cni.devices:

@@ -95,9 +95,11 @@ for _kind in (IPv4Network, IPv6Network):
 
 
 def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = True) -> Network:
-    """The network that the text means. Host bits are set to zero if `masks_host_bits`, and a fault
-    otherwise. A text without a length is a fault if `needs_length`, and a single address otherwise.
-    A fault is a ValueError with two arguments: the broken rule and the remedy.
+    """Read the text of a setting as a network. A fault raises a ValueError with two arguments: the
+    broken rule and the remedy.
+
+    With `masks_host_bits`, host bits (10.0.0.1/8) are set to zero; otherwise they are a fault. With
+    `needs_length`, an address without a length is a fault; otherwise it is a network of its own.
     """
     host, slash, length = text.partition("/")
     try:
@@ -109,7 +111,7 @@ def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = Tr
     if bits > address.max_prefixlen:
         raise ValueError("has too long a prefix", f"the length is at most {address.max_prefixlen}")
     prefix = Prefix.around(address.version, int(address), bits)
-    network: Network = _not_mapped(prefix.to_network())
+    network: Network = _require_unmapped(prefix.to_network())
     if needs_length and not slash:
         raise ValueError("has no prefix length", f'write "{prefix}" for that one address')
     if not masks_host_bits and prefix.ip != address:
@@ -118,22 +120,22 @@ def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = Tr
     return network
 
 
-def _not_mapped(block: Any) -> Any:
-    """Return this network or address; ValueError if it is IPv4 written as IPv6 (::ffff:10.0.0.0):
-    Linux would route IPv6 packets by it, and never IPv4 ones.
+def _require_unmapped(block: Any) -> Any:
+    """Return this network or address. ValueError if it is IPv4 written as IPv6 (::ffff:10.0.0.0),
+    because Linux would route IPv6 packets by it, and never IPv4 packets.
     """
     ipv4 = as_ipv4(Prefix.of(block))
     if ipv4 is not None:
-        # An address is written without a length.
+        # The remedy has the form of the given block: an address has no length.
         text = ipv4.ip if isinstance(block, IPv6Address) else ipv4
         raise ValueError("is IPv4, written as IPv6", f'write "{text}"')
     return block
 
 
 def _precedes_gate(unit: str) -> bool:
-    """Whether the unit has to start before the gate lets any unit start, so it cannot wait for the
-    gate: one of ours, or what the network needs. A template in _EARLY ("ifup@") means each of its
-    instances, too.
+    """Whether the gate itself, or the network that it checks, needs this unit. Such a unit cannot
+    be gated, because it and the gate would wait for each other. A template in _EARLY ("ifup@")
+    means each of its instances, too.
     """
     name, at, _ = unit.removesuffix(".service").partition("@")
     # Of systemd's own services, only the machines, systemd-nspawn@, can wait.
@@ -166,7 +168,7 @@ Pods: TypeAlias = Annotated[
 ]
 Router: TypeAlias = Annotated[
     IP,
-    _not_mapped,
+    _require_unmapped,
     must(
         lambda ip: ip in LINK_LOCAL or _is_not_reserved(ip),
         "lies in a reserved range, which has no routers",
@@ -258,7 +260,7 @@ class StaticRoute(NamedTuple):
 
     @property
     def key(self) -> RouteKey:
-        """The key by which the kernel will distinguish the route, as in `Route.key`."""
+        """The fields by which the kernel will distinguish this route from others (`Route.key`)."""
         prefix = Prefix.of(self.destination)
         return RouteKey(TABLE_MAIN, prefix, 0, self.metric or DEFAULT_METRIC[prefix.family])
 
@@ -277,7 +279,9 @@ class StaticRoute(NamedTuple):
         return " ".join(words)
 
     def faults_between(self) -> Iterator[Fault]:
-        """Yield a fault if the gateway is of the other family, or link-local without a device."""
+        """Yield a fault if the gateway is not of the destination's family, or if it is link-local
+        and `dev` does not say on which link.
+        """
         gateway = self.gateway
         if gateway is None:
             return
@@ -297,8 +301,8 @@ class StaticRoutesConfig(NamedTuple):
     routes: tuple[StaticRoute, ...] = ()
 
     def faults_between(self) -> Iterator[Fault]:
-        """Yield a fault for each route that Linux would not accept beside an earlier one with its
-        key, and a fault if there are routes but they are not enabled.
+        """Yield a fault for each route with the same key as an earlier route, because Linux would
+        refuse it. Yield a fault, too, if there are routes but they are not enabled.
         """
         index_by_key: dict[RouteKey, int] = {}
         for index, route in enumerate(self.routes):
@@ -336,7 +340,9 @@ class RouteOverlapConfig(NamedTuple):
     """
 
     def faults_between(self) -> Iterator[Fault]:
-        """Yield a fault if STRICT has nothing to check, or if "refuse" is set without STRICT."""
+        """Yield a fault if the mode STRICT has nothing to check, or if `undecided` is "refuse" in
+        the mode WARN, which refuses nothing.
+        """
         if self.mode == "STRICT" and not self.cidrs:
             rule = "STRICT, but no CIDRs are given, so nothing is checked"
             yield Fault("mode", "", rule, "add expectedCidrs or serviceCidrs")
@@ -356,19 +362,21 @@ class RouteOverlapConfig(NamedTuple):
 
     @property
     def effect(self) -> str:
-        """What the mode means for the start of a gated unit, in words."""
+        """What these settings mean for the start of a gated unit, as a phrase for an operator. An
+        address escapes if packets to it do not leave through an expected device.
+        """
         if not self.is_strict:
             return "gated units start even while an address escapes"
-        # An UNDECIDED verdict means that an address may escape.
+        # The verdict UNDECIDED means that an address may escape.
         doubt = " or may escape" if self.undecided == "refuse" else ""
         return f"the gate refuses every start while an address escapes{doubt}"
 
     def refuses(self, verdict: str) -> bool:
-        """Whether this verdict of a check ("ok", "undecided" or a worse one) makes a run fail and
-        keeps gated units from starting.
+        """Whether a check with this verdict ("ok", "undecided" or a worse one) makes a run fail and
+        keeps gated units from starting. In the mode WARN, no verdict does.
         """
         if verdict == "undecided":
-            return self.undecided == "refuse"  # only possible with STRICT
+            return self.undecided == "refuse"  # `faults_between` allows this only with STRICT
         return self.is_strict and verdict != "ok"
 
 
@@ -396,8 +404,9 @@ class ProbeRewriteConfig(NamedTuple):
     """Whether to add a route to the global address, so that replies leave through the uplink."""
 
     def faults_between(self) -> Iterator[Fault]:
-        """Yield a fault if interfaces are given but the rewrite is not enabled, if it is enabled
-        without any, or if there are several: the route of `ensure_route` leads through one.
+        """Yield a fault if there are interfaces but the rewrite is not enabled, or if it is enabled
+        without an interface. Several interfaces are a fault together with `ensure_route`, because
+        its route can lead through only one.
         """
         enabled, interfaces = self.enabled, self.interfaces
         if interfaces and not enabled:
@@ -446,8 +455,8 @@ class GateConfig(NamedTuple):
 
 @section
 class HostRoutingConfig(NamedTuple):
-    """The whole configuration; without arguments it asks for nothing. `from_mapping(x.to_mapping())
-    == x`.
+    """The whole configuration of hostrouting, section by section. Without arguments, it asks for
+    nothing. `from_mapping(x.to_mapping()) == x`.
     """
 
     static_routes: StaticRoutesConfig = StaticRoutesConfig()
@@ -462,7 +471,9 @@ class HostRoutingConfig(NamedTuple):
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
     def faults_between(self) -> Iterator[Fault]:
-        """Yield a fault if the guard has nothing to guard."""
+        """Yield a fault if the guard, which makes the routing right again after each change, is
+        enabled but has nothing to guard.
+        """
         if self.guard.enabled and not self.parts:
             rule = "there is nothing to guard: no routes, no expected CIDRs and no probe rewrite"
             yield Fault("guard", "", rule, "add staticRoutes, routeOverlap or probeRewrite")
@@ -481,13 +492,15 @@ class HostRoutingConfig(NamedTuple):
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object]) -> "HostRoutingConfig":
-        """Read the configuration in parsed JSON. It is the whole mapping or, in an agent's own
-        file, the value of the key `hostRouting`. Raises a ConfigError with all faults at once.
+        """Read the configuration from parsed JSON: the whole mapping is the configuration or, if it
+        is an agent's own file, the value of its key `hostRouting`. Raises a ConfigError with all
+        faults at once.
         """
         given: object = mapping  # JSON need not be an object, whatever the type of `mapping` says
         our_keys = fields_of(cls)
         if isinstance(given, Mapping) and _OUR_KEY in given:  # an agent's own file
-            # An agent can have settings of its own with the names in _AGENTS_MAY_HAVE.
+            # Our settings belong under our key. Beside it, our names are misplaced, except those in
+            # _AGENTS_MAY_HAVE, which are settings of the agent there.
             misplaced = [key for key in our_keys if key in given and key not in _AGENTS_MAY_HAVE]
             if misplaced:
                 rule = f"is beside {_OUR_KEY}, where it would be ignored"
@@ -512,12 +525,13 @@ class HostRoutingConfig(NamedTuple):
 
     @property
     def parts(self) -> tuple[PassPart, ...]:
-        """The parts of a pass that have anything to set or to check, in the order of PARTS. The
-        part of the static routes also sets the route for replies to probes.
+        """The parts of the work on a host's routing that this configuration asks for, in the order
+        of PARTS: set the static routes, load the probe rewrite, check for overlaps. The first part
+        also sets the route for replies to probes, so it can be needed without static routes.
         """
         probes = self.probe_rewrite
         has_reply_route = probes.enabled and probes.ensure_route
-        has_work = (
+        has_work = (  # one entry for each of PARTS
             self.static_routes.routes or has_reply_route,
             probes.enabled,
             self.route_overlap.cidrs,
@@ -526,18 +540,20 @@ class HostRoutingConfig(NamedTuple):
 
     @property
     def asks_for_nothing(self) -> bool:
-        """Whether the configuration needs no file on a host: it gates no unit and keeps no foreign
-        routes. If a pass has anything to do, `gated_units` names at least one unit.
+        """Whether a host needs no files of hostrouting for this configuration: no unit
+        waits for the gate, and systemd-networkd is not told to keep routes that it does not know.
         """
+        # `parts` need no look: a configuration that has any gates at least one unit.
         return not gated_units(self) and self.manage_foreign != "keep"
 
     def replaced(self, names: Iterable[str], other: "HostRoutingConfig") -> "HostRoutingConfig":
-        """A copy of this configuration that has the attributes of these names from the other one. A
-        guard that has nothing left to guard is turned off.
+        """A copy of this configuration in which the attributes `names` are those of `other`. The
+        guard is turned off if it has nothing left to guard.
         """
         taken = {name: getattr(other, name) for name in names}
         guard = taken.pop("guard", self.guard)
-        # `_replace` refuses a guard that has nothing to guard: so first without any.
+        # The copy is first made without a guard, because `_replace` refuses a guard that has
+        # nothing to guard.
         changed = self._replace(guard=GuardConfig(), **taken)
         if not changed.parts:
             return changed
@@ -549,8 +565,9 @@ _AGENTS_MAY_HAVE = ("gate", "guard")
 
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
-    """Return the units that wait for the gate: those of the section `gate`. Without this section,
-    return systemd-nspawn@.service if a pass has anything to do; else none.
+    """Return the units that start only after the gate has checked the routing: those of the section
+    `gate`. Without this section, it is systemd-nspawn@.service if there are static routes, CIDRs to
+    check or a probe rewrite, and otherwise none.
     """
     if config.gate is not None:
         return tuple(sorted(set(config.gate.units)))

@@ -41,7 +41,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
-from hostrouting.model.route import REFUSING, TABLE_MAIN, Route
+from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 
@@ -93,11 +93,11 @@ class OtherEnd(NamedTuple):
 
 
 class ByPrefix:
-    """Routes in an index: those to an address are found without a look at all the others."""
+    """An index of routes by prefix: finds the routes to an address without a look at all others."""
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """Sort the routes by the length and the first address of their prefix. Routes to one
-        prefix keep the order in which they are given.
+        """Sort the routes by the length and the first address of their prefix. Routes to the same
+        prefix stay in the given order.
         """
         by_length: dict[int, dict[int, list[Route]]] = {}
         for route in routes:
@@ -105,7 +105,9 @@ class ByPrefix:
             by_length.setdefault(length, {}).setdefault(first, []).append(route)
         every_bit = (1 << width_of(family)) - 1
         self._by_netmask: list[tuple[int, dict[int, list[Route]]]] = []
-        """Each netmask, the longest first, with the routes by the first address of their prefix."""
+        """Each netmask, the longest first; with it, the routes by the first address of their
+        prefix.
+        """
         for length in sorted(by_length, reverse=True):
             netmask = every_bit ^ (every_bit >> length)  # the first `length` bits
             self._by_netmask.append((netmask, by_length[length]))
@@ -124,8 +126,10 @@ class Table(ByPrefix):
     """
 
     def __init__(self, family: int, routes: Iterable[Route]) -> None:
-        """Keep the routes that Linux may use, sorted by rank. They are given in the order of the
-        kernel. Routes of one rank stay in this order: Linux uses the first of these.
+        """Keep the routes that Linux may use for plain packets. Those that it prefers come first.
+
+        `routes` are in the order of the kernel. Routes of equal rank stay in this order, because
+        Linux uses the first of them.
         """
         # A route with a tos is only for packets with this tos, and the plain packet has none.
         usable = [route for route in routes if not route.tos and not route.is_passed_over]
@@ -133,27 +137,29 @@ class Table(ByPrefix):
         super().__init__(family, usable)
 
     def best(self, address: int) -> Route | None:
-        """The route that Linux uses for this address: of those with the longest prefix that
-        contains it, the preferred one. None if there is none.
+        """The route that Linux uses for plain packets to this address; None if the table has none.
+        The longest prefix decides, and of several routes to that prefix, the rank.
         """
-        for netmask, by_first in self._by_netmask:
+        for netmask, by_first in self._by_netmask:  # the longest netmask first
             routes = by_first.get(address & netmask)
             if routes:
-                return routes[0]  # they are sorted by rank
+                return routes[0]  # `__init__` has sorted them by rank
         return None
 
     def routes_to(self, prefix: Prefix) -> list[Route]:
-        """The routes to exactly this prefix that are for any source, the preferred one first."""
+        """The routes to exactly this prefix, the preferred one first. IPv6 routes that are only for
+        packets from some sources are left out.
+        """
         covering = self.covering(prefix.first)
         return [route for route in covering if route.prefix == prefix and route.source is None]
 
 
 def _rank(route: Route) -> tuple[bool, int, int]:
-    """The key by which the routes to one prefix are sorted: Linux uses the one with the lowest.
+    """The sort key of the routes to one prefix: Linux uses the route with the lowest key.
 
-    An IPv6 route for packets from some sources comes first (False < True), because Linux then uses
-    no other route to its prefix: for packets from other sources, it goes on with a shorter prefix.
-    `decide` says not-judged for such a route.
+    An IPv6 route that is only for packets from some sources comes first (False < True). With such a
+    route, Linux uses no other route to the prefix: packets from other sources are sent by a route
+    to a shorter prefix. `decide` says not-judged for such a route.
     """
     is_for_all = route.source is None
     return is_for_all, *route.rank
@@ -163,31 +169,34 @@ def _rank(route: Route) -> tuple[bool, int, int]:
 
 
 def suppresses(rule: Rule, route: Route) -> bool:
-    """Whether the rule does not use this route because its prefix is too short
-    (`suppress_prefixlength`). Linux never suppresses a route that refuses packets.
+    """Whether the rule passes over this route of its table, because the prefix is too short for
+    `suppress_prefixlength`. Linux never passes over a route that refuses packets.
     """
     limit = rule.suppress_prefixlength
     return limit is not None and route.prefix.length <= limit and route.type not in REFUSING
 
 
 def decide(rule: Rule, route: Route | None) -> Decision | None:
-    """The decision for packets that the rule selects and for which its table has this route; None
-    if they go on to the next rule. What the engine does not evaluate is not-judged: `goto`, an IPv6
-    route for some sources, and `suppress_ifgroup`.
+    """The decision of a rule for packets that it selects; None if they go on to the next rule.
+    `route` is the route to their address in the table of the rule, if there is one.
+
+    The engine does not evaluate `goto`, `suppress_ifgroup`, and IPv6 routes that are only for some
+    sources. If one of these would decide, the decision is not-judged.
     """
     if rule.action in REFUSING:
         return Decision(rule.action, None, rule)
     if rule.action == "goto":
         return Decision(NOT_JUDGED, None, rule)
-    if route is None:  # the table has none, or the action is nop
+    if route is None:  # the table has no such route, or the action is nop
         return None
     if route.source is not None:
         return Decision(NOT_JUDGED, None, rule)
     if route.type == "throw" or suppresses(rule, route):
         return None
-    # Linux never suppresses a route that refuses packets.
+    # Whether the rule passes over the route depends on the groups of devices, which a snapshot does
+    # not have. But Linux never passes over a route that refuses packets.
     if rule.suppress_ifgroup is not None and route.type not in REFUSING:
-        return Decision(NOT_JUDGED, None, rule)  # a snapshot does not have the groups of devices
+        return Decision(NOT_JUDGED, None, rule)
     return Decision(route.type, route, rule)
 
 
@@ -195,7 +204,7 @@ def decide(rule: Rule, route: Route | None) -> Decision | None:
 
 
 class AppliedRule(NamedTuple):
-    """A policy rule, with what decides whether it selects a packet that this host sends."""
+    """A policy rule, and which packets it selects of all that this host sends to an address."""
 
     rule: Rule
     to: Prefix | None
@@ -212,26 +221,29 @@ class AppliedRule(NamedTuple):
     """The table that the rule looks up; None if it has another action."""
 
     def selects_some(self, address: int) -> bool:
-        """Whether the rule selects any packets to this address."""
-        if self.invert:  # some packets do not meet its conditions, if it has any
+        """Whether the rule selects at least one of the packets to this address."""
+        if self.invert:  # with `not`: packets outside `to`, or that do not meet the conditions
             return bool(self.conditions) or not self._is_inside(address)
         return self._is_inside(address)
 
     def selects_all(self, address: int) -> bool:
-        """Whether the rule selects all packets to this address."""
-        if self.invert:  # a packet to an address outside `to` is selected in any case
+        """Whether the rule selects every packet to this address, whatever its mark or source."""
+        if self.invert:  # with `not`: every packet outside `to`, whatever the conditions
             return not self._is_inside(address)
         return self._is_inside(address) and not self.conditions
 
     def selects_plain(self, address: int) -> bool:
-        """Whether the rule selects the plain packet to this address."""
+        """Whether the rule selects the plain packet to this address, which has no mark, no source
+        and no device.
+        """
         meets_all = self._is_inside(address) and self.is_met_by_plain
-        return meets_all is not self.invert
+        return meets_all != self.invert  # with `not`, the other way round
 
     @property
     def is_for_a_device(self) -> bool:
-        """Whether the rule selects packets that arrive on a device, which this host forwards. What
-        this host sends itself arrives on lo.
+        """Whether the rule selects only packets that this host forwards, by the device on which
+        they arrive (`iif cni0`). Packets that this host sends count as arriving on lo, so `iif lo`
+        and `not iif cni0` select them.
         """
         return self.rule.iif not in {None, "lo"} and not self.invert
 
@@ -239,8 +251,8 @@ class AppliedRule(NamedTuple):
         return self.to is None or self.to.first <= address <= self.to.last
 
     def decision_for(self, address: int) -> Decision | None:
-        """The decision for packets to this address that the rule selects; None if they go on to
-        the next rule.
+        """The decision for the packets to this address that the rule selects; None if they go on
+        to the next rule.
         """
         route = None
         if self.table is not None:
@@ -249,63 +261,69 @@ class AppliedRule(NamedTuple):
 
 
 def conditions_of(rule: Rule) -> tuple[Condition, ...]:
-    """The selectors of a rule, but without the destination (`to`), and without `iif lo`, which all
-    packets of this host meet.
+    """The selectors of a rule that can tell apart two packets that this host sends to the same
+    address. So `to` is left out, and `iif lo`, which every packet of this host meets.
     """
     selectors = rule.selectors()
     return tuple(each for each in selectors if each[0] != "to" and each != ("iif", "lo"))
 
 
-def _is_never_met(rule: Rule, condition: Condition, own: Iterable[IP]) -> bool:
-    """Whether the condition is met by no packet that the engine follows: a `from` in which no
-    address of this host is, or an `iif` of a rule with `not`.
+def _is_never_met(rule: Rule, condition: Condition, own: Iterable[Prefix]) -> bool:
+    """Whether the engine can take this condition of the rule as false for every packet that it
+    follows: a `from` without an address that a socket of this host may have (`own`), or the `iif`
+    of a rule with `not`.
     """
     name, _ = condition
     if name == "iif":
-        # Only packets that arrive on the device meet it. With `not`, they are not followed.
+        # Only packets that this host forwards arrive on the device. The engine follows them for
+        # `iif cni0`, but not for `not iif cni0`.
         return rule.invert
     sources = rule.src
     if name != "from" or sources is None:
         return False
-    # IPv4 compares `from` with 0.0.0.0 while a packet has no source.
-    is_for_no_source = rule.family == IPV4 and sources.first == 0
-    # Packets from a loopback address never leave this host.
-    return not is_for_no_source and not any(ip in sources for ip in own if not ip.is_loopback)
+    if rule.family == IPV4 and sources.first == 0:
+        return False  # met by packets without a source: IPv4 compares `from` with 0.0.0.0 then
+    # A loopback address does not count, because packets from it never leave this host.
+    return not any(sources.overlaps(block) for block in own if not block.ip.is_loopback)
 
 
 def _plain_meets(rule: Rule, condition: Condition) -> bool:
-    """Whether the plain packet meets this condition. It has no mark, user 0, and no source yet:
-    IPv4 compares `from` with 0.0.0.0 then, and in IPv6 no `from` matches. It meets no other
-    selector.
+    """Whether the plain packet meets this condition of the rule, such as ("fwmark", "0x1"). The
+    plain packet is an ordinary one: from user 0, without a mark, and without a source, device,
+    protocol or port that a rule selects.
     """
-    name, value = condition  # of a uidrange: the first and the last user, "0-99"
+    name, value = condition
     if name == "fwmark":
-        return (rule.fwmark & rule.fwmask) == 0
-    if name == "uidrange":
+        return (rule.fwmark & rule.fwmask) == 0  # the rule selects packets without a mark
+    if name == "uidrange":  # the first and the last user, such as "0-99"
         return value.startswith("0-")
     if name == "from" and rule.src is not None:
+        # For a packet without a source, IPv4 compares `from` with 0.0.0.0; no IPv6 `from` matches.
         return rule.family == IPV4 and rule.src.first == 0
-    return False
+    return False  # it needs a device, a protocol or a port, for example
 
 
 # All rules.
 
 
 class Fib:
-    """The rules and tables of one host for one family."""
+    """What one host does with each packet that it sends, by its rules and tables for one family."""
 
     def __init__(self, snapshot: Snapshot, family: int) -> None:
-        """Make the tables that a rule looks up, and table main."""
+        """Keep what a lookup needs: the rules of this family in order, and the tables that they
+        look up.
+        """
         self.snapshot = snapshot
         self.family = family
         self.width = width_of(family)
         rules = [rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev]
         rules.sort(key=lambda rule: rule.priority)
         self.rules = tuple(rules)
-        """In the order of the lookup. The rule for VRFs is left out: it never selects packets
-        outside a VRF, and those in a VRF are not followed.
+        """In the order of the lookup. The rule for VRFs is left out: it selects only packets in a
+        VRF, which are not followed.
         """
-        # Table main even if no rule looks it up: `not_judged` and a repair look at its routes.
+        # Table main is made even if no rule looks it up, because `not_judged` and a repair look at
+        # its routes.
         by_table: dict[int, list[Route]] = {TABLE_MAIN: []}
         for rule in self.rules:
             if rule.action == "to_table":
@@ -318,11 +336,22 @@ class Fib:
         self.tables = {number: Table(family, routes) for number, routes in by_table.items()}
 
     @cached_property
-    def applied(self) -> list[AppliedRule]:
-        """The rules that select any packets of this host, in order. A rule with a condition that no
-        packet meets is left out; with `not`, it selects every packet.
+    def own_blocks(self) -> list[tuple[Prefix, str]]:
+        """The addresses that a socket of this host may have, each with its device: those of
+        devices, and each range (AnyIP) that a `local` route leads to this host.
         """
-        own = [address.ip for address in self.snapshot.addresses]
+        blocks = [(Prefix.of(address.ip), address.dev) for address in self.snapshot.addresses]
+        for route in self.snapshot.routes:
+            if route.type == "local" and route.table == TABLE_LOCAL:
+                blocks += [(route.prefix, dev) for dev in route.devs]
+        return blocks
+
+    @cached_property
+    def applied(self) -> list[AppliedRule]:
+        """The rules that select some packets that the engine follows, in order. A rule with a
+        condition that no packet meets is left out; with `not`, such a rule selects every packet.
+        """
+        own = [block for block, _ in self.own_blocks]
         applied: list[AppliedRule] = []
         for rule in self.rules:
             table = self.tables.get(rule.table) if rule.action == "to_table" else None
@@ -330,15 +359,15 @@ class Fib:
             if not any(_is_never_met(rule, condition, own) for condition in conditions):
                 met = all(_plain_meets(rule, condition) for condition in conditions)
                 applied.append(AppliedRule(rule, rule.dst, rule.invert, conditions, met, table))
-            elif rule.invert:
-                everything = AppliedRule(
+            elif rule.invert:  # no packet meets all conditions, so `not` selects every packet
+                for_all_packets = AppliedRule(
                     rule, None, invert=False, conditions=(), is_met_by_plain=True, table=table
                 )
-                applied.append(everything)
+                applied.append(for_all_packets)
         return applied
 
     def lookup(self, destination: IP | str) -> Decision:
-        """The decision for the plain packet to this address: one without a mark, a source or a
+        """What Linux does with the plain packet to this address: it has no mark, and no source or
         device that it is bound to. ValueError if the address is of the other family.
         """
         address = as_ip(destination)
@@ -353,67 +382,74 @@ class Fib:
 
     @cached_property
     def borders(self) -> list[int]:
-        """The first address of each prefix of a route or of a rule, and the address after its last
-        one, sorted.
+        """The addresses at which the decision can change, sorted: for the prefix of each route and
+        the `to` of each rule, the first address and the address after the last one.
         """
         prefixes = [route.prefix for route in self.routes]
         prefixes += [rule.dst for rule in self.rules if rule.dst is not None]
         return borders_of(prefixes)
 
     def ends(self, address: int) -> tuple[Decision, tuple[OtherEnd, ...]]:
-        """Where packets to this address end: the decision for the plain packet, and the other ends,
-        from one pass over the rules.
+        """The decision for the plain packet to this address (without a mark, a source or a device),
+        and the other ends: the decisions for packets to it that some rule treats differently.
 
-        For example, wg-quick has these rules, and both tables have a default route:
+        One pass over the rules finds them. A rule captures packets if it decides about them; the
+        others go on to the next rule. For example, wg-quick has these rules, and both tables have a
+        default route:
 
-            50: lookup main suppress_prefixlength 0   does not use it: all packets go on
+            50: lookup main suppress_prefixlength 0   passes over the default route: all go on
             51: not fwmark 51820 lookup 51820         captures the plain packet; the packets with
                                                       the mark go on
             32766: lookup main                        captures all packets that are left
 
-        So the decision is that of rule 51. The packets with the mark differ there, and have the
-        decision of rule 32766: the only other end.
+        So the decision for the plain packet is that of rule 51. The only other end is the decision
+        of rule 32766, for packets that differ from the plain one at rule 51 because of their mark.
         """
         plain: Decision | None = None
-        by_conditions: AppliedRule | None = None
+        captor: AppliedRule | None = None
         """The rule that captures the plain packet, if it does not capture all packets."""
         others: list[OtherEnd] = []
         rest: Decision | None = None
         """The decision for the packets of this host that no rule has captured by conditions."""
         captured: set[tuple[bool, tuple[Condition, ...]]] = set()
-        """The conditions of the rules before: a second rule with equal ones captures nothing."""
+        """The conditions of the rules that have captured packets: for a later rule with equal
+        conditions, no packets are left.
+        """
         for applied in self.applied:
             selection = (applied.invert, applied.conditions)
             is_all = applied.selects_all(address)
             if not is_all and (selection in captured or not applied.selects_some(address)):
                 continue
             decision = applied.decision_for(address)
-            if decision is None:
+            if decision is None:  # the packets go on to the next rule
                 continue
-            # `iif lo` captures all that this host sends, and leaves what it forwards.
             if is_all:
                 rest = decision if rest is None else rest
+                # After `iif lo`, packets that this host forwards are left, for rules with an `iif`.
                 if applied.rule.iif != "lo":
                     break
+            # With `rest` decided, only packets that this host forwards are left.
             elif rest is None or applied.is_for_a_device:
                 captured.add(selection)
                 if plain is None and applied.selects_plain(address):
                     plain = decision
-                    by_conditions = applied
+                    captor = applied
                 else:
                     # With `not`, the rule selects packets that do not meet its conditions.
                     met = () if applied.invert else applied.conditions
                     others.append(OtherEnd(applied.rule, decision, met))
         rest = NO_ROUTE if rest is None else rest
-        if plain is None or by_conditions is None:
+        if plain is None or captor is None:  # no rule with conditions captured it
             return rest, tuple(others)
-        # This rule does not select the rest: with `not`, packets that meet its conditions.
-        met = by_conditions.conditions if by_conditions.invert else ()
-        return plain, (*others, OtherEnd(by_conditions.rule, rest, met))
+        # The rest are packets that the captor does not select: with `not`, those that meet its
+        # conditions.
+        met = captor.conditions if captor.invert else ()
+        return plain, (*others, OtherEnd(captor.rule, rest, met))
 
     def possible_devs(self, decision: Decision) -> tuple[str, ...]:
-        """The devices by which packets with this decision may leave. For a default route, these are
-        also the devices of equal ones, which Linux uses while its gateway does not answer.
+        """The devices by which packets with this decision may leave. For a default route, these
+        include the devices of equally preferred default routes: Linux uses another of them while
+        the gateway of this one does not answer.
         """
         route = decision.route
         if route is None or route.prefix.length:
@@ -426,9 +462,9 @@ class Fib:
 
     @cached_property
     def tables_for_plain(self) -> set[int]:
-        """The tables that a rule may look up for plain packets. A rule with `not` always counts:
-        nearly every one selects plain packets, to addresses outside its `to` or because they do not
-        meet its conditions.
+        """The tables that some rule may look up for plain packets. A rule with `not` always counts,
+        because nearly every such rule selects plain packets: those to addresses outside its `to`,
+        or those that do not meet its conditions.
         """
         rules = [each for each in self.applied if each.is_met_by_plain or each.invert]
         return {each.rule.table for each in rules}
@@ -443,9 +479,10 @@ class Fib:
 
 
 def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cut the range at these borders, which are sorted: yield the first and the last address of
-    each piece, in order. A border is the first address of a piece.
+    """Cut the range of addresses from `first` to `last` at these sorted borders: yield the first
+    and the last address of each piece, in order. Each border begins a piece.
     """
+    # A border at `first` itself cuts nothing off.
     inside = borders[bisect_right(borders, first) : bisect_right(borders, last)]
     for border in inside:
         yield first, border - 1

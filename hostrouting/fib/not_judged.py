@@ -20,22 +20,23 @@ KEEPS_DESTINATION = {"encap ip", "encap ip6", "encap mpls"}
 
 
 def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
-    """Yield each rule and route that the engine does not evaluate, as text, with the addresses to
-    which it applies.
+    """Yield each rule and route whose effect on plain packets the engine does not evaluate: as
+    text, with the addresses to which it applies. A check has a doubt about these addresses.
 
-    A rule is named only if it may select plain packets. If it decides about other packets, such as
-    marked ones, their decision in `Fib.ends` is not-judged.
+    A rule that selects only other packets, such as marked ones, is left out here, because
+    `Fib.ends` has the decision not-judged for these packets.
     """
     for applied in fib.applied:
         rule = applied.rule
-        is_not_judged = rule.action == "goto" or rule.suppress_ifgroup is not None
-        if is_not_judged and (applied.is_met_by_plain or applied.invert):
-            addresses = Prefix(fib.family, 0, 0)
+        is_not_evaluated = rule.action == "goto" or rule.suppress_ifgroup is not None
+        may_select_plain = applied.is_met_by_plain or applied.invert
+        if is_not_evaluated and may_select_plain:
+            addresses = Prefix(fib.family, 0, 0)  # also for `not to …`, which selects nearly all
             if applied.to is not None and not applied.invert:
                 addresses = applied.to
             yield f"rule {rule}", addresses
-    # Until the first rule is added, IPv6 looks up table main even if its rule was deleted. If there
-    # is an unusual rule, one was added. Otherwise, nobody can see whether one ever was.
+    # For IPv6, Linux looks up table main even after its rule was deleted, until the first rule is
+    # added. An unusual rule shows that one was added. Without one, nobody can see if one ever was.
     usual = default_rules(fib.family)  # for table local, and then for table main
     may_use_main_without_rule = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
     has_routes = any(route.table == TABLE_MAIN for route in fib.routes)
@@ -48,15 +49,13 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
 
 
 def why_not_judged(route: Route) -> str:
-    """Why the engine does not evaluate this route; empty if it does. Linux lists no next hops if
-    they are those of a nexthop object; `unread` are the encapsulations of the route.
-    """
+    """Say why the engine does not evaluate this route; empty if it does."""
     if route.tos:
         return f"for packets with tos {route.tos:#x}"
     if route.source is not None:
         return f"for packets from {route.source}"
-    if route.type == "unicast" and not route.devs:
+    if route.type == "unicast" and not route.devs:  # it has only the number of a nexthop object
         return "its next hops are not listed"
-    if not KEEPS_DESTINATION.issuperset(route.unread):
+    if not KEEPS_DESTINATION.issuperset(route.unread):  # `unread`: its encapsulations
         return "an encapsulation that may change the destination"
     return ""

@@ -9,12 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.program import Program
 from hostrouting.errors import HostError
-from hostrouting.finding import Finding, worst_first
+from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.gate.trusted import find_untrusted
-from hostrouting.gate.unit_gates import APPLY, judge_gates
-from hostrouting.host.interpreter import TO_INSTALL
+from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
@@ -24,33 +22,34 @@ if TYPE_CHECKING:
 def find_faults(
     host: Host, units: Sequence[str], faults: Iterable[Finding] = ()
 ) -> tuple[Finding, ...]:
-    """What is wrong with the gate of these units, the worst first. `faults` are those of
-    config.json, with which the gate refuses every start.
+    """What is wrong with the gate of these units, the worst first: why it refuses every start, or
+    why it is open, so that units start unchecked. `faults` are what is wrong with config.json,
+    which also makes the gate refuse every start.
 
-    The reasons for which the gate refuses every start get the name gate-shut if some unit has to
-    pass the gate. If all gates are open, they stop no start, and keep their own names.
+    A finding that makes the gate refuse every start gets the name gate-shut. If the gates of all
+    units are open, it keeps the name that it has, because it stops no start then.
     """
     reasons_to_refuse = [*faults]
     if units:
         with suppress(HostError):  # this user may not read our folders
             untrusted = [*find_untrusted(host.files)]
             reasons_to_refuse += untrusted
-            if not untrusted:  # else root would run what others can change
-                reasons_to_refuse += _unusable_program(host)
+            if not untrusted:  # else root would run here what others can change
+                reasons_to_refuse += find_failing_python(host, HostLayout.python_path)
     gates = judge_gates(host, units)
     if gates.held:
         reasons_to_refuse = [each._replace(name="gate-shut") for each in reasons_to_refuse]
     return worst_first((*reasons_to_refuse, *gates.findings))
 
 
-def _unusable_program(host: Host) -> Iterator[Finding]:
-    """Yield an error if the program does not run as the gate runs it."""
-    if host.is_image:  # its interpreter does not run here
+def find_failing_python(host: Host, python: str, remedy: Remedy | None = None) -> Iterator[Finding]:
+    """Yield an error, with this remedy, if the Python at this path cannot run the installed
+    program, tried as the gate would run it: with it, the gate refuses every start.
+    """
+    # Without systemd, nothing runs the gate, and the files of the host may be those of an image.
+    if host.running_manager is None:
         return
-    reason = host.interpreter.why_not_run()
+    reason = host.interpreter.why_not_run(python)
     if reason:
-        sentence = f"{HostLayout.python_path} cannot run {HostLayout.program_path}: {reason}"
-        # If the program has the right content, apply does not write it again: another Python is
-        # needed.
-        remedy = APPLY if Program().differs(host.files) else TO_INSTALL
-        yield Finding("file", "error", sentence, HostLayout.program_path, remedy)
+        sentence = f"{python} cannot run {HostLayout.program_path}: {reason}"
+        yield Finding("requirement", "error", sentence, HostLayout.program_path, remedy)

@@ -21,17 +21,18 @@ _RUN_OR_READ = (HostLayout.config_path, HostLayout.program_path, HostLayout.pyth
 
 def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
     """Yield an error for each file, folder or link by which users other than root can change what
-    root runs or reads at these paths, and at `others`: the gate refuses every start because of it.
+    root runs or reads in the gate: config.json, the program, Python, and what is at the paths
+    `others`. With one such error, the gate refuses every start.
     """
     command_of_untrusted: dict[str, str] = {}
     for path in (*_RUN_OR_READ, *others):
         for place in _way_to(files, path):
             entry = files.look(place)
             if entry is not None and entry.is_open_to_others:
-                # With another owner, it may be a link to anywhere, or somebody's home.
+                # No command for what another user owns: it may be a link to anywhere, or a home.
                 command = "" if entry.owner else command_of("chmod go-w", place)
                 command_of_untrusted[place] = command
-                break  # what comes after a link of another user is his choice, also its name
+                break  # others decide what comes after this place, so it need not be looked at
     for place, command in command_of_untrusted.items():
         sentence = f"users other than root can change {place}, so the gate lets no unit pass"
         remedy = Remedy(
@@ -42,8 +43,9 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
 
 
 def _way_to(files: Files, path: str) -> Iterator[str]:
-    """Yield the path and the folders above it; and if one of these is a link, also the path to
-    which the link leads, in the same way.
+    """Yield every place by which somebody could change what is at this path: the path itself and
+    all folders above it. For a link among these, also yield the path to which it leads, and all
+    folders above that.
     """
     for place in follow_links(files, path):
         yield place

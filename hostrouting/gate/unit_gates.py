@@ -18,6 +18,7 @@ from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, Severity, worst_first
 from hostrouting.gate.unit_names import instance_pattern, is_template, plain_instance
+from hostrouting.gate.unit_states import UnitState
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import call
 from hostrouting.text import command_of, spoken
@@ -49,8 +50,6 @@ _REFUSAL = "255"
 """The exit status of a gate that refuses a start; `boot.units` says why it is this one."""
 _BLANKS = " \t\r\v\f"
 """The characters that `[[:space:]]` means for the shell of the gate, which runs in the C locale."""
-APPLY = Remedy(command=call(f"apply --config {HostLayout.config_path}"))
-"""The remedy if files are not as the installed configuration asks."""
 RELOAD = Remedy(command="systemctl daemon-reload")
 """The remedy if systemd has not read the files as they are now."""
 
@@ -65,8 +64,9 @@ class UnitGates(NamedTuple):
 
 
 def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
-    """Find out which of these gated units have an open gate, and why. A finding with the name
-    gate-open says that; those with another name say why the file that opens all gates does not.
+    """Find out for which of these gated units the gate is open, so that systemd starts the unit
+    unchecked, and why. Each finding named gate-open is such a reason. Any other finding is about
+    the file by which an administrator opens all gates, if that file is ignored.
     """
     findings: list[Finding] = []
     if units:
@@ -82,23 +82,26 @@ def judge_gates(host: Host, units: Sequence[str]) -> UnitGates:
 
 
 def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    """Yield a finding for each gate that is open even after an apply of this configuration, because
-    of something that systemd has loaded from another program: an error in STRICT, a warning in
-    WARN.
+    """Yield a finding for each unit whose gate another program's unit file or drop-in cancels. Such
+    a unit starts unchecked, even after an apply of this configuration. The finding is an error in
+    STRICT, and a warning in WARN.
 
-    What opens all gates at once is only a warning, and is left out: the file that an administrator
-    writes for this, or a host without systemd.
+    What opens all gates at once is left out: the file by which an administrator opens them, and a
+    host without systemd.
     """
     severity: Severity = "error" if config.route_overlap.is_strict else "warning"
     for finding in judge_gates(host, gated_units(config)).findings:
+        # What opens all gates at once is only a warning.
         is_open = finding.name == "gate-open" and finding.severity == "error"
-        # An apply writes our drop-ins again, and reloads systemd.
-        if is_open and finding.remedy not in {APPLY, RELOAD}:
+        # An apply mends the rest: it writes our drop-ins again, and reloads systemd.
+        if is_open and finding.remedy not in {None, RELOAD}:
             yield finding._replace(severity=severity)
 
 
 def systemd_does_not_run(units: Sequence[str]) -> Finding:
-    """The warning that these units are not held back, because systemd does not run here."""
+    """The warning that these units start unchecked, because systemd, which runs the gate, does not
+    run here.
+    """
     sentence = (
         f"systemd does not run here: nothing holds {spoken(units)} back, and nothing sets the "
         "routes at boot"
@@ -108,8 +111,9 @@ def systemd_does_not_run(units: Sequence[str]) -> Finding:
 
 
 def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
-    """Yield a warning if no systemd runs, and one about the file by which an administrator opens
-    all gates: they are open, or the file is ignored because of a wrong owner, mode or content.
+    """Yield a warning if no systemd runs, because nothing runs the gates then. Yield a warning,
+    too, if there is the file by which an administrator opens all gates. It says that they are open,
+    or that the file is ignored because of its owner, mode or content.
     """
     if host.running_manager is None:
         yield systemd_does_not_run(units)
@@ -131,9 +135,12 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
 
 
 def _reason_to_open(files: Files, entry: Entry) -> str:
-    """The reason in the file that opens the gate. Empty if the gate does not accept the file: it
-    must be a file of root that root can read, only root can write, and nobody can execute, with the
-    reason in its first line. The shell in the drop-in has the same rule, and a test compares both.
+    """The reason that is written in the file by which an administrator opens the gate. Empty if the
+    gate ignores the file.
+
+    The file counts only if root owns it and may read it, if nobody else may write it and nobody may
+    execute it, and if its first line has the reason. The shell command of the gate has the same
+    rule, and a test compares the two.
     """
     is_readable = bool(entry.mode & 0o400)
     has_other_bits = bool(entry.mode & ~0o644)  # execute, setuid, or write for others
@@ -147,67 +154,79 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
 
 
 def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
-    """Yield an error if the gate of the unit is open (systemd starts the unit unchecked), or else
-    one for each loaded instance whose gate is open.
+    """Yield an error if the gate of the unit is open, so that systemd starts the unit unchecked. Of
+    a template whose own gate is not open, judge each loaded instance as well, because a drop-in can
+    open the gate of one instance.
     """
     drop_in = HostLayout.drop_in_path(unit)
     runs_gate = _runs_gate(host.files, drop_in)
     manager = host.running_manager
     if manager is None:
         if not runs_gate:
-            yield _open(unit, f"{drop_in} is missing or was overwritten", APPLY)
+            yield _open(
+                unit, f"starts unchecked: {drop_in} is missing, masked or overwritten", None
+            )
         return
     names = [plain_instance(unit)]
     if is_template(unit):
         names.append(instance_pattern(unit))
     for properties in manager.show(_PROPERTIES, *names):
         name = properties["Id"]
-        # systemd loads no template, so an instance that nobody uses is shown instead.
+        # systemd does not show a template. So it was asked for an instance that nobody uses, and
+        # what it shows of this instance is true of the template (`unit`).
         if name == plain_instance(unit):
             name = unit
-        reason, remedy = _why_open(name, properties, drop_in, runs_gate=runs_gate)
-        if reason:
-            yield _open(name, reason, remedy)
+        finding = _why_open(name, properties, drop_in, runs_gate=runs_gate)
+        if finding is not None:
+            yield finding
             if name == unit:
                 return  # its instances are open for the same reason
 
 
 def _runs_gate(files: Files, drop_in: str) -> bool:
-    """Whether our drop-in is there and runs the gate, also if an earlier release wrote it: in each
-    release, the command ends with these words.
+    """Whether the drop-in at this path has systemd run the gate. A drop-in that an earlier release
+    of ours wrote counts, too.
     """
     entry = files.look(drop_in)
     if entry is None or entry.kind != "file":
         return False
+    # In every release, the command of the gate ends with these words.
     return f"{GATE_MARK} %n\n" in (files.read(drop_in) or "")
 
 
 def _why_open(
     name: str, properties: Mapping[str, str], drop_in: str, *, runs_gate: bool
-) -> tuple[str, Remedy]:
-    """Return why the gate of this unit is open, and the remedy. The reason is empty if the gate is
-    not open. `properties` are what systemd has loaded; `runs_gate` is about the drop-in on disk.
+) -> Finding | None:
+    """Return why the gate of this unit is open, so that systemd starts the unit unchecked; None if
+    it is not open. A remedy is missing if an apply mends it. Of a unit that systemd does not know,
+    this is said, because the name may be wrong. `properties` are what systemd has loaded;
+    `runs_gate` says whether our drop-in on disk runs the gate.
     """
     see = Remedy("see", command_of("systemctl cat", name), needs_root=False)
     is_loaded = GATE_MARK in properties["ExecCondition"]
     is_outdated = properties["NeedDaemonReload"] == "yes"
     never_starts = properties["LoadState"] in _NEVER_STARTS
-    # Without our drop-in, the gate can only be in another file; then it is loaded and up to date.
-    # A unit that is masked, say, is loaded without its drop-ins, so its properties show no gate.
+    # Without our drop-in, the gate is open, with an exception: another file runs the gate if
+    # systemd shows the gate (`is_loaded`) and needs no reload. Of a unit that never starts, such as
+    # a masked one, systemd shows no gate in any case.
     if not runs_gate and (never_starts or not is_loaded or is_outdated):
-        return f"{drop_in} is missing or was overwritten", APPLY
-    # It cannot start until systemd loads it again, and then systemd also reads the drop-in.
+        if properties["LoadState"] == "not-found":
+            return Finding("unit", "warning", UnitState(name, "unknown").sentence, name)
+        return _open(name, f"{drop_in} is missing, masked or overwritten")
+    # Before a masked unit, for example, can start, systemd has to load it again, and then also
+    # loads our drop-in.
     if never_starts:
-        return "", see
-    if not is_loaded and is_outdated:
-        return "systemd still uses the old files", RELOAD
+        return None
     if not is_loaded:
-        return "another drop-in takes the ExecCondition= of the gate away", see
+        if is_outdated:
+            return _open(name, "systemd still uses the old files", RELOAD)
+        return _open(name, "another drop-in takes the ExecCondition= of the gate away", see)
     if _REFUSAL in properties["SuccessExitStatus"].split():
-        return f"it has SuccessExitStatus={_REFUSAL}, so a refusal counts as a success", see
-    return "", see
+        reason = f"it has SuccessExitStatus={_REFUSAL}, so a refusal counts as a success"
+        return _open(name, reason, see)
+    return None
 
 
-def _open(name: str, reason: str, remedy: Remedy) -> Finding:
+def _open(name: str, reason: str, remedy: Remedy | None = None) -> Finding:
     sentence = f"{name} starts unchecked: {reason}"
     return Finding("gate-open", "error", sentence, name, remedy)

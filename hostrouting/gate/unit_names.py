@@ -14,8 +14,9 @@ def template_of(unit: str) -> str:
 
 
 def plain_instance(unit: str) -> str:
-    """The unit; for a template, an instance that nobody uses. systemd shows an instance, and no
-    template; this one has no settings of its own, so it shows those of the template.
+    """The name by which to ask systemd about this unit. For a template, of which systemd shows
+    nothing, it is an instance that nobody uses: this has no settings of its own, so systemd shows
+    those of the template.
     """
     return _with_instance(unit, "hostrouting-probe") if is_template(unit) else unit
 
@@ -26,8 +27,9 @@ def instance_pattern(unit: str) -> str:
 
 
 def _with_instance(unit: str, instance: str) -> str:
-    """The unit of the same template with this instance; a unit without an @ unchanged. The instance
-    is the text between the first @ and the last dot, and may contain both characters.
+    """Put this instance into the name of the unit: `a@b.service` with "c" is `a@c.service`. A name
+    without an @ is returned unchanged. The instance is the text between the first @ and the last
+    dot, and may contain both characters.
     """
     prefix, at, rest = unit.partition("@")
     if not at:

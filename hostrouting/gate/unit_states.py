@@ -24,8 +24,7 @@ PREDICATES: dict[State, str] = {
     "stuck": "has failed, and systemd does not start it again",
     "masked": "is masked, so systemd does not start it",
     "fails": "fails, and systemd will start it again",
-    "skipped": "does not run: systemd skipped its start, because a condition other than the gate "
-    "was not met",
+    "skipped": "does not run: systemd skipped its start, but not because of the routes",
     "unknown": "is not known to systemd: it is not installed, or has another name",
     "waiting": "waits in the gate",
     "queued": "does not run: its start waits for another unit",
@@ -69,7 +68,7 @@ that "fails" again; it has given up on one that is "stuck".
 
 
 class UnitState(NamedTuple):
-    """The state of a unit now."""
+    """The state of a unit now, and what an operator can do about it."""
 
     unit: str
     state: State
@@ -99,20 +98,21 @@ class UnitState(NamedTuple):
 def unit_states(
     manager: Manager, units: Collection[str], gated: Collection[str]
 ) -> list[UnitState]:
-    """The states of these units; of a template, those of the instances that systemd has loaded.
+    """The states of these units, each with what an operator can do about it. For a template, these
+    are the states of the instances that systemd has loaded.
 
-    A unit that is known to systemd, but is neither in `gated` nor our guard, gets the state "not
-    gated", whatever else its state is.
+    A unit that systemd knows, but that is neither `gated` nor our guard, gets the state "not gated"
+    in place of what systemd says of it.
     """
     states: dict[str, UnitState] = {}
     for unit in units:
         for properties in manager.show(_PROPERTIES, instance_pattern(unit)):
             name = properties["Id"]
-            # Nobody starts this instance: systemd has loaded it only because `unit_gates` asked
-            # about the template by its name.
+            # Nobody starts this instance. systemd has loaded it only because it was asked about
+            # this name when `unit_gates` needed the settings of the template.
             if is_template(unit) and name == plain_instance(unit):
                 continue
-            state = _state_of(manager, properties)
+            state = _state_with_remedy(manager, properties)
             names = {name, template_of(name)}
             is_foreign = names.isdisjoint((*gated, HostLayout.guard_unit))
             if is_foreign and state.state != "unknown":
@@ -121,52 +121,49 @@ def unit_states(
     return list(states.values())
 
 
-def is_active(manager: Manager, unit: str) -> bool:
-    """Whether the ActiveState of this unit, which is not a template, is "active". The callers ask
-    only about the guard, which is never "reloading".
-    """
-    [properties] = manager.show(("ActiveState",), unit)
-    return properties["ActiveState"] == "active"
-
-
-def _state_of(manager: Manager, properties: Mapping[str, str]) -> UnitState:
-    """The state of the unit with these properties. A unit that has failed gets the errors of its
-    gate since its last start; most others that do not run get a remedy.
+def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitState:
+    """The state of the unit with these properties, and what an operator can do about it. If the
+    unit has failed, the errors are added that its gate has logged since the last start.
     """
     unit = properties["Id"]
-    state = UnitState(unit, _state_from(properties), properties["StateChangeTimestamp"])
-    start = Remedy("when that is mended", command_of("systemctl start", unit))
-    log = Remedy("see", command_of("journalctl -u", unit), needs_root=False)
-    # It names the condition, which the journal of systemd 249 does not.
-    show = log._replace(command=command_of("systemctl status", unit))
+    state = UnitState(unit, _name_state(properties), properties["StateChangeTimestamp"])
+    # Without reset-failed, systemd may refuse this start because of those that have failed.
+    reset = command_of("systemctl reset-failed", unit)
+    again = Remedy("when that is mended", f"{reset} && {command_of('systemctl start', unit)}")
+    see_journal = Remedy("see", command_of("journalctl -u", unit), needs_root=False)
+    # This names the condition that was not met, which the journal of systemd 249 does not.
+    see_status = see_journal._replace(command=command_of("systemctl status", unit))
     unmask = "systemctl unmask"
     if properties["UnitFileState"] == "masked-runtime":  # until the next boot
         unmask += " --runtime"
     remedies = {
-        "stuck": log._replace(otherwise=start),
+        "stuck": see_journal._replace(otherwise=again),
         "masked": Remedy(command=command_of(unmask, unit)),
-        "fails": log,
-        "skipped": show,
-        "waiting": show,
-        "queued": log._replace(words="to see which", command="systemctl list-jobs"),
-        "stopped": show,
+        "fails": see_journal,
+        "skipped": see_status,
+        "unknown": Remedy("if gate.units has a wrong name, correct it there"),
+        "waiting": see_status,
+        "queued": see_journal._replace(words="to see which", command="systemctl list-jobs"),
+        "stopped": see_status,
     }
     state = state._replace(remedy=remedies.get(state.state))
     if state.state not in {"stuck", "fails"}:
         return state
-    # systemd checks the conditions just before the gate runs, so its lines are later. The lines of
-    # the guard, which has no gate, come from its main process. They may be earlier than the last
-    # check: systemd 249 also checks the conditions if it then refuses the start (start-limit-hit).
+    # Look for errors since the last start began. For a gated unit, this is when systemd checked the
+    # unit's conditions, just before it ran the gate. The guard has no gate, and its main process
+    # logs the errors. Its conditions do not tell when that process began: systemd 249 checks them
+    # again for a start that it then refuses (start-limit-hit).
     began = "ExecMainStartTimestamp" if unit == HostLayout.guard_unit else "ConditionTimestamp"
     return state._replace(reasons=manager.errors_of(unit, properties[began]))
 
 
-def _state_from(properties: Mapping[str, str]) -> State:
-    """Name the state that has these properties. A unit without a row in `_STATES` is inactive."""
+def _name_state(properties: Mapping[str, str]) -> State:
+    """Name the state of a unit from what systemd shows of it (`properties`)."""
     shown = {properties["ActiveState"], properties["SubState"], properties["LoadState"]}
     for value, state in _STATES.items():
         if value in shown:
             return state
+    # Without a row in `_STATES`, the unit is inactive.
     if properties["Job"]:
         return "queued"
     if properties["ConditionResult"] == "no" and properties["ConditionTimestamp"]:

@@ -28,8 +28,9 @@ class Files(Protocol):
         """
 
     def read_bytes(self, path: str) -> bytes | None:
-        """The content of a file, where `read` returns its text: at most its first 16 MB, because no
-        file of ours is as long.
+        """The content of a file as bytes; None if it is absent. Links and special files are treated
+        as in `read`. Of a file over 16 MB, only the first 16 MB are read: no file of ours is as
+        long.
         """
 
     def look(self, path: str) -> Entry | None:
@@ -39,20 +40,20 @@ class Files(Protocol):
         """The names in a folder, sorted; empty if the folder is absent."""
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        """Replace the file or create it, with the missing folders. Atomic, even if the host loses
-        power.
+        """Write the whole file, atomically, even if the host loses power. A missing file is
+        created, and so are missing folders.
 
         Raises HostError if anything but a regular file is there: nothing is written through a link.
         """
 
     def link(self, path: str, target: str) -> None:
-        """Make the path a symbolic link, atomically; it replaces a file or link. Missing folders
-        are created.
+        """Make the path a symbolic link to the target, atomically. A file or another link there is
+        replaced, and missing folders are created.
         """
 
     def remove(self, path: str) -> bool:
-        """Remove what is at the path, and the temporary file of a writer that was killed. Return
-        False if nothing was at the path. HostError for a folder.
+        """Remove what is at the path, and the temporary file that a killed writer of this path has
+        left. Return False if nothing was at the path. HostError if a folder is there.
         """
 
     def is_writable(self, folder: str) -> bool:
@@ -62,9 +63,9 @@ class Files(Protocol):
         """Remove the folder if it exists and is empty. A link to a folder stays."""
 
     def lock(self, path: str, wake: Callable[[], object]) -> Lock:
-        """Take the lock of this file, or begin to wait for it if another process has it. At the end
-        of such a wait, `wake` is called in another thread, so that a caller who sleeps asks
-        `is_held` again.
+        """Take the lock of this file, or begin to wait for it if another process has it. When the
+        wait is over, `wake` is called in another thread, so that a caller who sleeps asks `is_held`
+        again.
 
         A missing file is created. The path "/" means the lock of the root folder. The end of the
         process releases a lock.

@@ -23,7 +23,8 @@ def each_once(paths: Iterable[str]) -> tuple[str, ...]:
 
 @attrs.frozen
 class Effects:
-    """The effects of a task: the result of most tasks, and the base class of the other results.
+    """What a task has changed on the host: the result of most tasks, and the base class of the
+    other results.
 
     `changes` are those of static routes, in the order in which the kernel has made them; `files`
     are the paths of changed files.
@@ -37,7 +38,6 @@ class Effects:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was changed."""
         return bool(self.changes or self.files or self.operations)
 
     def __str__(self) -> str:
@@ -46,7 +46,9 @@ class Effects:
         return "\n".join(lines) or "nothing was changed"
 
     def log_fields(self) -> dict[str, object]:
-        """The numbers of routes, operations, files and warnings, for a log; none that is 0."""
+        """How many routes, operations, files and warnings these effects have, as the fields of a
+        log record; a number that is 0 is left out.
+        """
         fields = {
             "routes": len(self.changes),
             "operations": len(self.operations),
@@ -56,9 +58,7 @@ class Effects:
         return {name: value for name, value in fields.items() if value}
 
     def to_mapping(self) -> dict[str, object]:
-        """The effects as plain values, for JSON. The result of a command has keys of its own beside
-        these, such as `changed`.
-        """
+        """The effects as plain values, for JSON; a command adds its own keys, such as `changed`."""
         return {
             "changes": [str(change) for change in self.changes],
             "files": list(self.files),
@@ -67,8 +67,9 @@ class Effects:
         }
 
     def __add__(self, other: T) -> T:
-        """Join these effects with the later ones, `other`. The other fields of a result, such as
-        the report of a check, are those of `other`.
+        """Join the effects of a task with those of a later one, `other`. The result is a copy of
+        `other` whose fields begin with the entries of this one. A field that only a subclass has,
+        such as the report of a check, stays as `other` has it.
         """
         return attrs.evolve(
             other,
@@ -80,12 +81,12 @@ class Effects:
 
 
 def effects_of(outcome: object) -> Effects:
-    """The effects of a result, of an error, or of all errors in a `phases.TaskFailed`; empty if
-    there are none.
+    """Read what a task has changed from its result, or from the error with which it failed; empty
+    if nothing is recorded there. A `phases.TaskFailed` stands for all errors in it.
     """
     if isinstance(outcome, Effects):
         return outcome
-    recorded = getattr(outcome, "effects", None)  # by `recorded_in_errors`
+    recorded = getattr(outcome, "effects", None)  # an error has it from `recorded_in_errors`
     if isinstance(recorded, Effects):
         return recorded
     effects = Effects()
@@ -101,17 +102,18 @@ def recorded_in_errors(
     operations: Iterable[Operation] = (),
     warnings: tuple[Finding, ...] = (),
 ) -> Iterator[None]:
-    """Add these effects to any error that leaves the block, even `phases.Cancelled`; they come
-    before those that the error already has.
+    """If an error leaves the block, record in the error what was changed by then, so that
+    `effects_of` finds it. Any error counts, even `phases.Cancelled`. If an inner block has recorded
+    effects in the error already, they are kept, and come after the new ones.
 
-    The arguments are read when the error comes, so lists may grow in the block.
+    The arguments are read only when the error comes, so the caller may fill the lists in the block.
     """
     try:
         yield
     except BaseException as error:
         earlier = Effects(tuple(changes), tuple(files), tuple(operations), warnings)
-        # Any error, even one of Python, gets the attribute that `effects_of` reads. As this class
-        # does not declare it, mypy would refuse an assignment.
         if earlier != Effects():
+            # The attribute that `effects_of` reads. Errors do not declare it, so mypy would refuse
+            # an assignment.
             vars(error)["effects"] = earlier + effects_of(error)
         raise

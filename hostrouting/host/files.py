@@ -26,7 +26,6 @@ _KINDS = {
     stat.S_IFREG: "file",
     stat.S_IFLNK: "link",
     stat.S_IFDIR: "directory",
-    stat.S_IFIFO: "fifo",
 }
 
 
@@ -34,11 +33,9 @@ class Entry(NamedTuple):
     """What a path is, without following a link."""
 
     kind: str
-    """A "file", a "link", a "directory", a "fifo", or a "special file"."""
+    """A "file", a "link", a "directory", or a "special file", such as a fifo."""
     mode: int = 0
-    """The permissions; 0 for a link, which has none of its own. Of a folder with the group root,
-    without what this group may write: only root is in it.
-    """
+    """The permissions; 0 for a link, which has none of its own."""
     target: str = ""
     owner: int = 0
     """The number of the user who owns it. In an image, 0 stands also for the user of this process,
@@ -55,15 +52,16 @@ class Entry(NamedTuple):
 
 
 def leftover(path: str) -> str:
-    """The path of the temporary file that becomes `path`; a writer that is killed leaves it there.
-    It is the same each time, which is safe because writers hold the lock of the host.
+    """The path of the temporary file that is written first, then renamed to `path`; a writer that
+    is killed leaves it there. It is the same each time, so that the next writer removes it. Only
+    one writes at a time, because writers hold the lock of the host.
     """
     return f"{path}.new"
 
 
 def follow_links(files: Files, path: str) -> Iterator[str]:
-    """Yield the path, and as long as there is a link, the path to which it leads. The last one is a
-    link only after 40 links, as many as Linux follows.
+    """Yield the path and, if a symbolic link is there, the path to which the link leads, and so on
+    until there is no link. Stop at the latest after 40 paths, because Linux follows no more links.
     """
     for _ in range(_LINKS):
         yield path
@@ -74,8 +72,8 @@ def follow_links(files: Files, path: str) -> Iterator[str]:
 
 
 def as_text(content: bytes) -> str:
-    """The content of a file as a text. Bytes that are not UTF-8 become lone surrogates, from which
-    `as_bytes` makes the same bytes.
+    """The content of a file as text. Bytes that are not UTF-8 become lone surrogates, so that
+    `as_bytes` can restore them.
     """
     return content.decode("utf-8", "surrogateescape")
 
@@ -101,22 +99,30 @@ class LocalFiles:
 
     def read_bytes(self, path: str) -> bytes | None:
         place = self._followed(path)
-        if place == f"{self._root}/dev/null":  # by a link there, systemd masks a unit
+        # A link to /dev/null masks a unit of systemd, and is read as an empty file.
+        if place == f"{self._root}/dev/null":
             return b""
         with _host_errors("read", place):
+            # Some files are in another user's folder, who can put anything there, at any moment. So
+            # it is looked at before it is opened, which could wait (a fifo), or have an effect (a
+            # device).
             try:
-                require_kind("read", place, _entry(place, os.stat(place)), "file")
-                # If a fifo has come there meanwhile, this does not wait for a writer.
-                with open(os.open(place, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
-                    # A longer file is not ours, and could fill the memory: the markers may be in
-                    # another user's folder.
-                    return stream.read(16_000_000)
+                handle = os.open(place, os.O_PATH)
             except _ABSENT:
                 return None
+            try:
+                status = os.fstat(handle)
+                require_kind("read", place, _entry(place, status), "file")
+                if status.st_size == 0:  # perhaps the kernel's, such as /proc/kmsg, which waits
+                    return b""
+                with open(f"/proc/self/fd/{handle}", "rb") as stream:
+                    return stream.read(16_000_000)  # no file of ours is longer
+            finally:
+                os.close(handle)
 
     def look(self, path: str) -> Entry | None:
         entry = _look(self._place(path))
-        # In an image, whoever prepares it stands for root.
+        # In an image, what root will own belongs to the user who prepares it.
         if entry is not None and self._root and entry.owner == os.geteuid():
             return entry._replace(owner=0)
         return entry
@@ -132,22 +138,26 @@ class LocalFiles:
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         data = as_bytes(content) if isinstance(content, str) else content
         place = self._place(path)
+        # A link or a folder there is an error, so that nothing is written through a link.
         require_kind("write", place, _look(place), "file")
+        # The complete new file replaces the old one at once.
         with _host_errors("write", place):
             _replace(place, lambda temporary: _write(temporary, data, mode))
 
     def link(self, path: str, target: str) -> None:
         place = self._place(path)
+        # A folder or a special file there is an error.
         require_kind("link", place, _look(place), "file", "link")
+        # The new link replaces an old file or link at once.
         with _host_errors("link", place):
             _replace(place, lambda temporary: os.symlink(target, temporary))
 
     def remove(self, path: str) -> bool:
         place = self._place(path)
-        # A folder is not removed: nobody knows what is in it.
-        require_kind("remove", place, _look(place), "file", "link", "fifo", "special file")
+        # A folder is an error, because nobody knows what is in it. Anything else is removed.
+        require_kind("remove", place, _look(place), "file", "link", "special file")
         with _host_errors("remove", place):
-            _unlink(leftover(place))
+            _unlink(leftover(place))  # the temporary file of a writer that was killed
             was_there = _unlink(place)
             if was_there:
                 _flush_folder(os.path.dirname(place))
@@ -159,11 +169,13 @@ class LocalFiles:
     def remove_empty(self, folder: str) -> None:
         try:
             os.rmdir(self._place(folder))
-        except OSError:  # absent, not empty, or a link
+        except OSError:  # it is absent, not empty, or a link, and stays
             return
 
     def lock(self, path: str, wake: Callable[[], object]) -> Lock:
-        """See Files. The root folder, which runs on an image lock, needs no file for that."""
+        """Take the lock, or begin to wait for it (`Files.lock`). An image is locked by its root
+        folder, so that no lock file is left in it.
+        """
         from hostrouting.host.lock import FileLock  # noqa: PLC0415  some systems lack fcntl
 
         place = self._place(path)
@@ -175,18 +187,18 @@ class LocalFiles:
             return FileLock(descriptor, wake)
 
     def _place(self, path: str) -> str:
-        """Where this path is on this machine, with only the links in its folder followed: what is
-        there may itself be a link.
+        """Where a path of the host is on this machine. Links among its folders are followed, but
+        what is at the path may itself be a link, which the caller sees or replaces.
         """
         folder, name = os.path.split(path)
         return f"{self._followed(folder).rstrip('/')}/{name}"
 
     def _followed(self, path: str) -> str:
-        """Where this path is on this machine, with all links followed. They are followed here one
-        by one, because Linux would look for an absolute link of an image on this machine.
+        """Where a path of the host is on this machine, with all links followed. Linux could not
+        follow those of an image: it would look for an absolute target on this machine.
         """
         parts: list[str] = []  # of the path as far as it is followed
-        names = path.split("/")[::-1]  # the rest, the next name last
+        names = path.split("/")[::-1]  # the rest of the path, the next name last
         links = 0
         while names:
             name = names.pop()
@@ -201,6 +213,7 @@ class LocalFiles:
                 links += 1
                 if links > _LINKS:
                     raise _error(path, f"{path}: its links form a loop; remove one of them")
+                # The target is followed next, from the root or from the folder of the link.
                 names += target.split("/")[::-1]
                 if target.startswith("/"):
                     parts.clear()
@@ -210,6 +223,7 @@ class LocalFiles:
 
 
 def _look(place: str) -> Entry | None:
+    """What is at this place on this machine, without following a link; None if it is absent."""
     with _host_errors("read", place):
         try:
             return _entry(place, os.lstat(place))
@@ -218,17 +232,17 @@ def _look(place: str) -> Entry | None:
 
 
 def _entry(place: str, status: os.stat_result) -> Entry:
+    """Make the Entry for what is at the place, for which lstat or fstat returned this status."""
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "special file")
     if kind == "link":
         return Entry(kind, target=os.readlink(place), owner=status.st_uid)
-    mode = stat.S_IMODE(status.st_mode)
-    if kind == "directory" and status.st_gid == 0:
-        mode &= ~stat.S_IWGRP
-    return Entry(kind, mode, owner=status.st_uid)
+    return Entry(kind, stat.S_IMODE(status.st_mode), owner=status.st_uid)
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:
-    """Raise HostError if the path exists and is not of one of these kinds."""
+    """Raise HostError if `entry`, which is what is at the place, is of none of these kinds: then
+    the caller cannot do there what `verb` says, such as "write". An empty place (None) is no error.
+    """
     if entry is not None and entry.kind not in kinds:
         raise _error(place, f"cannot {verb} {place}: it is a {entry}; remove it")
 
@@ -237,22 +251,22 @@ def open_lock(place: str) -> int:
     """Open a file to lock it with flock(2); return its descriptor. The file and its folder are
     created if they are missing. Raises OSError.
 
-    Only root may open the file, also if it had another mode: whoever can open a file can lock it.
+    Whoever can open a file can lock it, so only the owner may open this one.
     """
     _make_folder(os.path.dirname(place))
     descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    os.fchmod(descriptor, 0o600)
+    os.fchmod(descriptor, 0o600)  # if the file existed, it may have another mode
     return descriptor
 
 
 def _replace(place: str, make: Callable[[str], object]) -> None:
-    """Let `make` make the new file at a temporary path, and rename it to `place`. If this fails,
-    the old file is still there, unless the disk fails after the rename.
+    """Replace the file or link at the place at once: `make` makes the new one at a temporary path,
+    which is then renamed. If anything fails before the rename, the old one is still there.
     """
     temporary = leftover(place)
     folder = os.path.dirname(place)
     _make_folder(folder)
-    _unlink(temporary)
+    _unlink(temporary)  # a writer that was killed may have left it
     try:
         make(temporary)
         os.replace(temporary, place)
@@ -264,19 +278,21 @@ def _replace(place: str, make: Callable[[str], object]) -> None:
 
 
 def _write(place: str, content: bytes, mode: int) -> None:
-    """Create this file, which nobody else may open until it is complete."""
+    """Create a temporary file with this content and mode. Only its owner may open it until it is
+    complete.
+    """
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as stream:
         stream.write(content)
         stream.flush()
         os.fchmod(descriptor, mode)
-        # Before the rename: a power loss leaves the old text or the new one.
+        # Now it can be renamed: after a power loss, there is the old content or the new one.
         os.fsync(descriptor)
 
 
 def _make_folder(place: str) -> None:
     """Make the folder and its parents if they are missing, so that they survive a power loss. Only
-    the owner may write there, and all users may read, whatever the umask.
+    the owner may write to a new folder, and all users may read it, whatever the umask is.
     """
     if os.path.isdir(place):
         return
@@ -286,14 +302,15 @@ def _make_folder(place: str) -> None:
         os.mkdir(place, 0o755)
     except FileExistsError:
         return
-    # This only adds what the umask took: others could never write there, not even for a moment.
+    # The umask may have taken permissions away in mkdir, and chmod grants them. Before that, too,
+    # only the owner could write to the folder.
     os.chmod(place, 0o755)  # noqa: S103  like other system folders
     _flush_folder(parent)
 
 
 def _unlink(place: str) -> bool:
     """Remove a file or link; False if it was absent."""
-    # On a read-only file system, unlink fails even if the file is absent.
+    # It is looked for first: on a read-only file system, unlink fails even if it is absent.
     if not os.path.lexists(place):
         return False
     os.unlink(place)
@@ -301,7 +318,9 @@ def _unlink(place: str) -> bool:
 
 
 def _flush_folder(folder: str) -> None:
-    """Write the names in the folder to the disk: a new or removed one survives a power loss."""
+    """Write the names in the folder to the disk, so that a file which was just created, renamed or
+    removed there stays so after a power loss.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -315,7 +334,6 @@ _REMEDIES = {
     errno.EPERM: _DENIED,
     errno.EROFS: "remount the file system writable",
     errno.ENOSPC: "free some space, or inodes (df -i)",
-    errno.EDQUOT: "free some space, or raise the quota",
     errno.ELOOP: "the path is a link: remove it",
     errno.EISDIR: "remove the folder",
     errno.ENOENT: "a part of the path is missing",
@@ -325,12 +343,14 @@ _REMEDIES = {
 
 @contextmanager
 def _host_errors(verb: str, place: str) -> Iterator[None]:
-    """Turn an OSError of the block into a HostError with the path and a remedy."""
+    """Turn an OSError that leaves the block into a HostError with the place and a remedy; `verb`
+    says what was tried there.
+    """
     try:
         yield
     except OSError as error:
         reason = error.strerror
-        if error.filename not in {None, place}:  # the temporary file, or a folder
+        if error.filename not in {None, place}:  # the error is about the temporary file or a folder
             reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
         sentence = f"cannot {verb} {place}: {reason}; {remedy}"

@@ -19,7 +19,7 @@ _WORDS_OF_THE_ORIGINAL = ("ExecStart=/etc/aks-flex-node/", "Before=systemd-nspaw
 
 @attrs.frozen
 class File:
-    """A file with the content and mode that are wanted, or a link with its target."""
+    """A file, or a link, as it is wanted on a host."""
 
     path: str
     text: str = ""
@@ -36,40 +36,48 @@ class File:
         return files.read(self.path) == self.text
 
     def differs(self, files: Files) -> bool:
-        """Whether the path is absent, or anything but this file is there. A file of another owner
-        differs, too, because root runs some of our files.
+        """Whether the host does not have this file as it is wanted: nothing is at the path, or
+        something else, or the file has another content, mode or owner. The owner has to be root,
+        who runs some of our files.
         """
-        entry = files.look(self.path)  # an Entry without an owner is root's
+        entry = files.look(self.path)
+        # The wanted entries below name no owner, which means root.
         if self.target:
             return entry != Entry("link", target=self.target)
         return entry != Entry("file", self.mode) or not self.has_content(files)
 
     def write(self, files: Files) -> None:
-        """Write the file or link, atomically. The caller has asked `find_obstacle` before."""
+        """Write the file or link, atomically. The caller has asked `find_obstacle` before, because
+        this replaces even a file of another program.
+        """
         if self.target:
             files.link(self.path, self.target)
         else:
             files.write(self.path, self.content(), mode=self.mode)
 
     def find_obstacle(self, files: Files) -> Finding | None:
-        """Return an error if something is at the path that we do not replace: a folder, a link in
-        the place of a file, such as a mask of systemd, or in systemd's folders another program's
-        file. Return a note if only the mode of our file differs; else None.
+        """Look whether `write` may replace what is at the path. Return an error if it may not: for
+        a folder, for a link in the place of a file, such as a mask of systemd, and in systemd's
+        folders for another program's file. Return a note if only the mode of our file differs;
+        None if nothing is wrong.
         """
         entry = files.look(self.path)
         if entry is None:
             return None
-        # Only a link of ours replaces a link.
-        if entry.kind != "file" and not (self.target and entry.kind == "link"):
+        # A file of ours replaces only a file; a link of ours replaces a file or a link.
+        replaceable = ("file", "link") if self.target else ("file",)
+        if entry.kind not in replaceable:
             sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
             return Finding("file", "error", sentence, self.path, Remedy("move it away"))
-        if self.target:  # only our link belongs at such a path, so it is replaced
+        # Only our link belongs at this path, so a file or link there is replaced.
+        if self.target:
             return None
         if entry.mode != self.mode and self.has_content(files):
             sentence = f"{self.path} has the mode {entry.mode:o}, and not {self.mode:o}"
             return Finding("file", "note", sentence, self.path)
         if self.path.startswith(SHARED):
             text = files.read(self.path) or ""
+            # A unit of the Go original is replaced, too.
             if not any(mark in text for mark in (MARK, *_WORDS_OF_THE_ORIGINAL)):
                 sentence = f"{self.path} was not written by hostrouting, which needs this path"
                 remedy = Remedy("move the file away, or rename it")

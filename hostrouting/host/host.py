@@ -37,7 +37,7 @@ _LOCKED = (
 _LOCK_WAIT = 150.0  # seconds: a start, or a pass of the guard, holds the lock for up to 80
 
 
-def _netlink() -> NetlinkBackend:
+def _connect_to_netlink() -> NetlinkBackend:
     from hostrouting.kernel.netlink import NetlinkBackend  # noqa: PLC0415  not every command reads the kernel's routes
 
     return NetlinkBackend()
@@ -55,14 +55,15 @@ class Host:
     def __init__(
         self,
         *,
-        backend: Callable[[], AbstractContextManager[RouteBackend]] | None = _netlink,
+        backend: Callable[[], AbstractContextManager[RouteBackend]] | None = _connect_to_netlink,
         files: Files = _LOCAL_FILES,
         manager: Manager | None = _MANAGER,
     ) -> None:
-        """Use these; the defaults are those of this machine.
+        """Without arguments, the host is this machine.
 
-        `backend` connects to the kernel's routing for a `with` block. An image has no kernel, and
-        no manager unless one is given: its units start when it boots.
+        `backend` connects to the kernel's routing for a `with` block. With None, the host is an
+        image, which has no kernel; by default it has no manager either, because its units start
+        only when it boots.
         """
         if backend is None and manager is _MANAGER:
             manager = None  # the systemd of this machine does not run the units of an image
@@ -77,11 +78,11 @@ class Host:
 
     @classmethod
     def offline(cls, root: str | PathLike[str]) -> Self:
-        """An image mounted at root: files are written and units are enabled there; no kernel is
-        touched.
+        """The host that is an image, mounted at `root`: files are written and units are enabled
+        there; no kernel is touched.
 
         Symbolic links are followed as after the image has booted, and never lead out of it. Raises
-        ValueError for this machine itself.
+        ValueError if `root` is the root of this machine itself.
         """
         if realpath(root) == "/":
             raise ValueError(f"root is {root!r}, which is this machine: use Host.local()")
@@ -89,19 +90,24 @@ class Host:
 
     @property
     def nftables(self) -> Nftables:
-        """The packet filter of this machine, not used for an image. A FakeHost has its own."""
+        """The packet filter of this machine. For an image it is not used, and a FakeHost, for
+        tests, has its own.
+        """
         from hostrouting.kernel.nftables import NftProgram  # noqa: PLC0415  most hosts never need it
 
         return NftProgram()
 
     @property
     def interpreter(self) -> Interpreter:
-        """The Python of this machine, even if `files` are others, because it is run here; for an
-        image, where nothing is run, the Python in `files`. A FakeHost has its own.
+        """The Python that is to run the installed program. An image has its own, which is looked
+        for in the image's files, and not run. Any other host has that of this machine, because it
+        is run here; the `files` of the host do not matter then. A FakeHost, for tests, has its own.
         """
         from hostrouting.host.interpreter import NodeInterpreter  # noqa: PLC0415  only to install
 
-        return NodeInterpreter(self.files if self.is_image else _LOCAL_FILES)
+        return NodeInterpreter(
+            self.files if self.is_image else _LOCAL_FILES, is_image=self.is_image
+        )
 
     @property
     def running_manager(self) -> Manager | None:
@@ -125,7 +131,7 @@ class Host:
         return self.backend()
 
     def take_snapshot(self) -> Snapshot:
-        """The routing of this host now. BackendError for an image."""
+        """Read the routing of this host. BackendError for an image, which has no kernel."""
         with self.open_kernel() as kernel:
             return kernel.snapshot()
 
@@ -138,13 +144,15 @@ class Host:
         cancelled or its time is up first. The lock of an image is that of its root folder, so that
         no lock file is left there.
         """
-        clock = ctx.clock  # `wake` makes its `wait` ask again whether the wait is over
+        # `clock.wait` asks its condition again after each `clock.wake`. The lock calls `wake` once
+        # this process has it, and `on_cancel` calls it after a cancellation.
+        clock = ctx.clock
         until = clock.now() + _LOCK_WAIT
         lock = self.files.lock("/" if self.is_image else HostLayout.lock_path, clock.wake)
         try:
             if not lock.is_held():
-                ctx.log.info("%s; waiting up to %.0f s", _LOCKED, until - clock.now())
-                with ctx.on_cancel(clock.wake):  # after a cancellation, its end raises Cancelled
+                ctx.log.info("%s; waiting up to %.0f s", _LOCKED, _LOCK_WAIT)
+                with ctx.on_cancel(clock.wake):  # raises Cancelled at its end after a cancellation
                     clock.wait(lambda: lock.is_held() or ctx.cancelled, until)
             if not lock.is_held():
                 raise NotReady(f"{_LOCKED}, still after {_LOCK_WAIT:g} s", kind="busy")

@@ -8,7 +8,7 @@ import os
 import posixpath
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +16,7 @@ from hostrouting.errors import RequirementError
 from hostrouting.finding import Finding, Remedy
 from hostrouting.host.files import follow_links
 from hostrouting.host.layout import HostLayout
-from hostrouting.kernel.programs import BOOT_PATH, Ended, run_program
+from hostrouting.kernel.programs import BOOT_PATH, run_program
 from hostrouting.release import OLDEST_PYTHON, PASSED
 
 if TYPE_CHECKING:
@@ -25,20 +25,24 @@ if TYPE_CHECKING:
 _FOLDER = "/usr/bin"
 USUAL = f"{_FOLDER}/python3"
 _NAME = re.compile(r"python3\.([0-9]+)")
-_TIMEOUT = 60.0
-"""Seconds in which a slow disk has read everything."""
+_TIMEOUT = 60.0  # seconds, in which a slow disk has read everything
 _NEEDED = "Python {}.{} or newer".format(*OLDEST_PYTHON)
 TO_INSTALL = Remedy(f"install {_NEEDED}, as the package python3 or python3.N")
 # Not -m, which loads modules from the present folder, as root; nor -I, which ignores the hash seed.
-_COMPILE_CODE = "import sys; del sys.path[0]; import compileall; sys.exit(not compileall.main())"
-_COMPILE = (
-    *("-S", "-s", "-c", _COMPILE_CODE),
-    *("-b", "-q", "--invalidation-mode=unchecked-hash", "-s"),
+_COMPILE_CODE = (
+    "import sys; del sys.path[0]; import compileall; "
+    f"sys.exit({PASSED} if compileall.main() else 1)"
 )
+_COMPILE = (
+    "-S", "-s", "-c", _COMPILE_CODE, "-b", "-q", "--invalidation-mode=unchecked-hash", "-s",
+)  # fmt: skip
 """The arguments of Python for compileall. Two follow: the folder that is left out of the names in
 the compiled files, and the folder to compile.
 """
-_TRIAL = HostLayout.call_code.format("trial")
+_TO_START = f"import json, sys; sys.exit({PASSED})"  # python3-minimal has no json
+# The code that loads the gate from a program, an archive or a folder, and its first argument, which
+# a trial does not have. The second one is the path of the program.
+_TRIAL = (HostLayout.call_code.format("trial"), "")
 _ENVIRONMENT = {"PATH": ":".join(BOOT_PATH), "PYTHONHASHSEED": "0"}
 """The whole environment of the interpreter: nothing in the agent's own is meant for it. Constant
 sets are compiled in the order of their hashes, so the seed has the bytes be the same each time.
@@ -46,58 +50,71 @@ sets are compiled in the order of their hashes, so the seed has the bytes be the
 
 
 class Interpreter(Protocol):
-    """The Python of a node."""
+    """The Python of a node, which is to run the installed program there."""
 
     def find(self) -> str:
         """The path of the interpreter that is to run hostrouting.pyz; empty if there is none."""
 
     def compile(self, path: str, sources: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Return these sources and the files that the interpreter at `path` compiles from them, all
-        by their names. With the compiled files, a start takes a quarter of the time. A Python of
-        another version ignores them, and reads the sources.
+        """Compile the sources of the program with the interpreter at `path`, so that the program
+        starts in a quarter of the time. Return the sources and the compiled files, all by their
+        names. A Python of another version ignores the compiled files, and reads the sources.
 
         Raises RequirementError if the interpreter cannot load what the gate needs.
         """
 
-    def why_not_run(self) -> str:
-        """Why the interpreter at `HostLayout.python_path` cannot run the installed program as the
-        gate runs it; empty if it can.
+    def why_not_run(self, path: str) -> str:
+        """Try whether the interpreter at `path` can run the installed program as a start of a gated
+        unit does. Return why it cannot; empty if it can.
         """
 
 
 class NodeInterpreter:
     """The interpreter on this machine, or in an image."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, *, is_image: bool) -> None:
         self._files = files
+        self._is_image = is_image
 
     def find(self) -> str:
-        """Return /usr/bin/python3. If it is absent, or the name of its target says that it is too
-        old, as on RHEL 9 (python3.9), return the newest python3.N in /usr/bin; "" if that is too
-        old. If no name tells the version of python3, it is returned, too: `compile` shows later
-        whether it is too old.
+        """Return the path of a Python that is new enough and starts; "" if there is none. Usually
+        this is /usr/bin/python3. If it is absent, a link to an old one, such as python3.9 on RHEL
+        9, or does not start, it is the newest python3.N in /usr/bin that does.
+
+        Only names of files say how new it is. If none tells the version of python3, it is returned,
+        and `compile` shows later whether it is too old.
         """
-        *_, end_of_links = follow_links(self._files, USUAL)
-        if self._files.look(end_of_links) is not None:
-            usual = minor_version(self._files, USUAL)
-            if usual is None or usual >= OLDEST_PYTHON[1]:
-                return USUAL
-        newest = max((_minor_in(name) or 0 for name in self._files.names(_FOLDER)), default=0)
-        if newest < OLDEST_PYTHON[1]:
-            return ""
-        return f"{_FOLDER}/python3.{newest}"
+        minors = sorted(_minors(self._files.names(_FOLDER)), reverse=True)
+        for path in (USUAL, *(f"{_FOLDER}/python3.{minor}" for minor in minors)):
+            if self._is_usable(path):
+                return path
+        return ""
+
+    def _is_usable(self, path: str) -> bool:
+        """Whether a Python is at the path, its name does not say that it is too old, and it starts.
+        Of an image, none is run; nor is one that others can change, because of which a run fails.
+        """
+        places = [*follow_links(self._files, path)]
+        entries = [self._files.look(place) for place in places]
+        if entries[-1] is None or min(_minors(places), default=OLDEST_PYTHON[1]) < OLDEST_PYTHON[1]:
+            return False
+        is_open = any(entry and entry.is_open_to_others for entry in entries)
+        if self._is_image or is_open:
+            return True
+        return not _failure_of_code(path, _TO_START)
 
     def compile(self, path: str, sources: Mapping[str, bytes]) -> Mapping[str, bytes]:
         return _compile(path, tuple(sources.items()))
 
-    def why_not_run(self) -> str:
-        return _why_not_run(HostLayout.python_path, HostLayout.program_path)
+    def why_not_run(self, path: str) -> str:
+        return _failure_of_code(path, *_TRIAL, HostLayout.program_path)
 
 
 @cache
 def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, bytes]:
-    """Write the sources into a folder, compile them there, and return both (`Interpreter.compile`).
-    The result is cached, because an agent may plan and install several times.
+    """Do what `Interpreter.compile` promises, in a temporary folder: try whether the interpreter
+    can run these sources, and compile them. The result is cached, because an agent may plan and
+    install several times.
     """
     with tempfile.TemporaryDirectory(prefix="hostrouting-") as folder:
         for name, source in sources:
@@ -105,10 +122,11 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "wb") as file:
                 file.write(source)
-        reason = _why_not_run(path, folder)
-        if not reason:
-            # This compiles the folder, and leaves its path out of the names in the compiled files.
-            reason = _run(path, *_COMPILE, folder, folder, code=0)
+        # The first of both folders is left out of the names in the compiled files, and the second
+        # is what is compiled.
+        reason = _failure_of_code(path, *_TRIAL, folder) or _failure_of(
+            path, *_COMPILE, folder, folder
+        )
         if reason:
             raise cannot_run(path, reason)
         files: dict[str, bytes] = {}
@@ -120,59 +138,42 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
         return files
 
 
-def _why_not_run(path: str, program: str) -> str:
-    """Run a trial: return why this interpreter cannot load the gate from the program, an archive or
-    a folder; empty if it can.
+def _failure_of_code(path: str, code: str, *arguments: str) -> str:
+    """Run this code with the interpreter at this path. Return why that failed, or empty."""
+    return _failure_of(path, "-I", "-S", "-c", code, *arguments)
+
+
+def _failure_of(*command: str) -> str:
+    """Run the command. Return why it did not end with the exit code PASSED: the last line that it
+    has printed, or how it ended. Empty if it did.
     """
-    # "" is the argument of the called function: a trial has none.
-    return _run(path, "-I", "-S", "-c", _TRIAL, "", program, code=PASSED)
-
-
-def _run(*command: str, code: int) -> str:
-    """Run the command; return why it did not end with this code, or "" if it did."""
     try:
         ended = run_program(*command, timeout=_TIMEOUT, environment=_ENVIRONMENT)
     except OSError as error:
         return error.strerror or str(error)
-    return "" if ended.code == code else _reason_of(ended)
-
-
-def _reason_of(ended: Ended) -> str:
-    """Why a process failed: the signal that ended it, the last line that it has printed, or its
-    exit code.
-    """
-    if ended.code < 0:
-        return f"signal {-ended.code} ended it"
+    if ended.code == PASSED:
+        return ""
     lines = ended.err.strip().splitlines()
-    if ended.code and lines:  # what a process prints that succeeds is no reason
+    if ended.code > 0 and lines:  # with exit code 0, the output explains no failure
         return lines[-1]
-    return f"it ended with {ended.code}"
+    return ended.how
 
 
-def minor_version(files: Files, path: str) -> int | None:
-    """The N of the first name python3.N among this path and those to which its links lead; None if
-    there is no such name.
-    """
-    for place in follow_links(files, path):
-        minor = _minor_in(posixpath.basename(place))
-        if minor is not None:
-            return minor
-    return None
-
-
-def _minor_in(name: str) -> int | None:
-    """The N of a python3.N; None for another name."""
-    matched = _NAME.fullmatch(name)
-    return None if matched is None else int(matched[1])
+def _minors(paths: Iterable[str]) -> Iterator[int]:
+    """Yield the N of each of the paths whose name is python3.N."""
+    for path in paths:
+        matched = _NAME.fullmatch(posixpath.basename(path))
+        if matched is not None:
+            yield int(matched[1])
 
 
 def cannot_run(path: str, reason: str) -> RequirementError:
-    """The error of an interpreter that cannot run the program."""
+    """Make the error for an interpreter that cannot run the program."""
     sentence = f"{path} cannot run hostrouting on this node: {reason}"
     return RequirementError(findings=[Finding("requirement", "error", sentence, path, TO_INSTALL)])
 
 
 def missing_interpreter() -> Finding:
-    """The finding that a node has no interpreter that could run the program."""
-    sentence = f"{_FOLDER} has no {_NEEDED}, which hostrouting needs on a node"
+    """Make the finding that a node has no Python that could run the program."""
+    sentence = f"{_FOLDER} has no {_NEEDED} that works, which hostrouting needs on a node"
     return Finding("requirement", "error", sentence, "python3", TO_INSTALL)

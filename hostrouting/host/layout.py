@@ -75,7 +75,7 @@ class HostLayout:
 
     @staticmethod
     def undo_path(number: int) -> str:
-        """The path of the nth undo file, which survives a reboot: it restores what azure-vnet had
-        left behind.
+        """The path of the undo file with this number. Each cleanup of azure-vnet's remains writes
+        one: a script that restores what the cleanup has deleted. The file survives a reboot.
         """
         return f"/var/lib/hostrouting/azure-vnet-{number}.undo"

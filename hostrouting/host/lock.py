@@ -16,8 +16,8 @@ class FileLock:
     """
 
     def __init__(self, descriptor: int, wake: Callable[[], object]) -> None:
-        """Take the lock, or begin to wait for it (`Files.lock`). The descriptor is closed when the
-        lock is released.
+        """Take the lock of the file with this descriptor, or begin to wait for it. When a wait is
+        over, `wake` is called. The descriptor is closed when the lock is released.
         """
         self._descriptor = descriptor
         self._process = os.getpid()
@@ -29,7 +29,7 @@ class FileLock:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._is_held = True
         except BlockingIOError:
-            # A daemon: the process can end while the thread waits.
+            # A daemon, so that the process can end while the thread waits.
             threading.Thread(target=self._wait, name="hostrouting-lock", daemon=True).start()
 
     def is_held(self) -> bool:
@@ -37,13 +37,15 @@ class FileLock:
 
     def release(self) -> None:
         with self._mutex:
-            # If the thread gets the lock only later, it sees this, and unlocks at once.
+            # If a thread still waits in flock, it reads this when it gets the lock, and unlocks.
             self._is_released = True
             if self._is_held:
                 self._unlock()
 
     def _wait(self) -> None:
-        """Wait until this process has the lock: this is what the thread runs."""
+        """Wait until this process has the lock, then wake its user; a thread runs this. If the lock
+        was released during the wait, it is unlocked at once.
+        """
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         with self._mutex:
             self._is_held = True
@@ -52,8 +54,9 @@ class FileLock:
         self._wake()
 
     def _unlock(self) -> None:
-        # flock(2) locks an open file, which a forked process shares: an unlock there would take the
-        # lock from this process, and an unlock here takes it from both.
+        """Give the lock back, and close the file."""
+        # A forked child shares the open file with its parent, and so the lock. If the child
+        # unlocked it, the parent would lose the lock. So only the process that took it unlocks it.
         if os.getpid() == self._process:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         os.close(self._descriptor)

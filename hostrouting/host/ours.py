@@ -16,8 +16,9 @@ SHARED = "/etc/systemd/"
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether what is at this path is ours; the path is one that we write to. In systemd's folders,
-    a file, or the target of a link, must have our mark. In our own folders, everything is ours.
+    """Whether hostrouting wrote what is at this path, one of those that it uses. In its own
+    folders, it wrote everything. In systemd's folders (`SHARED`), other programs write, too: there,
+    a file or the target of a link is ours if its text contains `MARK`, "Written by hostrouting".
     """
     entry = files.look(path)
     if entry is None:

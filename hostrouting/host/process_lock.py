@@ -20,7 +20,8 @@ _WARNING, _INFO = 4, 6  # as the journal counts
 
 
 class ProcessLock:
-    """Held during its block, and awaited without a limit. `say` logs a text with a level.
+    """The lock of the host, held during a `with` block, and awaited without a limit. `say` logs a
+    text with a level.
 
     If /run is full or read-only, the lock file may not exist. The block runs without it then: a
     run, which would change files, cannot have the lock either.
@@ -34,9 +35,14 @@ class ProcessLock:
         self._say = say
 
     def __enter__(self) -> None:
+        """Take the lock; if another process has it, wait. If the lock file cannot be opened, log a
+        warning, once in a process, and go on without the lock.
+        """
         try:
             self._descriptor = open_lock(HostLayout.lock_path)
-        except OSError as error:  # then no run can have the lock either
+        except OSError as error:
+            # A run, which would change files, cannot open the lock file either. So the block goes
+            # on without the lock.
             if not ProcessLock._has_said:
                 self._say(_WARNING, f"this runs without a lock, as there is none: {error}")
             ProcessLock._has_said = True

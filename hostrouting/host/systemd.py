@@ -26,27 +26,23 @@ with `Host.offline`, which has no manager. In any other chroot `is_running` says
 # restarted with the unit. And a start must not wait for a target that may itself be waiting for the
 # caller.
 _OPTIONS = ("--no-ask-password", "--no-pager", "--job-mode=ignore-dependencies")
-_EXIT_CODES = range(10)
-"""The exit codes of a systemctl that ran to its end. A signal is a number below zero."""
-_EXIT_NOT_LOADED = 5
-"""The exit code for a unit that does not exist."""
+_EXIT_CODES = range(10)  # of a systemctl that ran to its end; a signal is a number below zero
+_EXIT_NOT_LOADED = 5  # the exit code for a unit that does not exist
 _TIMEOUT = 30.0  # seconds, for every command but a start; our units stop within 10
-_NEVER = "n/a"
-"""A time that systemd has never set, as versions before 250 print it."""
+_NEVER = "n/a"  # a time that systemd has never set, as versions before 250 print it
 _SUFFIXES = (
     ".service", ".socket", ".target", ".timer", ".path", ".mount", ".automount", ".swap",
     ".device", ".slice", ".scope",
 )  # fmt: skip
-_SHOWN = 10  # lines of a unit's log in one message
 
 
 def unit_failed(unit: str, *, result: str, status: str, lines: tuple[str, ...]) -> HostError:
-    """Make the error of a unit that failed when it was started: systemd's result, the exit status
-    of the main process, and the lines of its log.
+    """Make the error for a unit that failed when it was started. `result` is systemd's word for the
+    failure, `status` the exit status of the main process, and `lines` are from the unit's log.
     """
     printed = ""
     if lines:
-        printed = f": {' | '.join(lines[-_SHOWN:])}"
+        printed = f": {' | '.join(lines)}"
     reason = result
     if status != "0":  # 0 if the main process was not started, for example because the gate refused
         reason += f", exit status {status}"
@@ -68,36 +64,42 @@ class Manager(Protocol):
 
     def start(self, unit: str, *, timeout: float) -> None:
         """Start the unit and wait until it runs, or, if it is a oneshot, until it has ended.
-        HostError after `timeout` seconds, or if the unit fails: with the reason and the output.
+        HostError after `timeout` seconds, or, with the reason and the output, if the unit fails.
 
-        A unit that is active stays as it is: to restart it, stop it first. A start that is given
-        up, after the timeout or by Ctrl-C, is ended by a stop, unless it was under way before this
-        call. Units that depend on this unit are not touched. A unit whose failures have reached
-        its limit of starts is started all the same. A start that systemd skips because a condition
-        of the unit is not met is not an error.
+        A unit that is active stays as it is: to restart it, stop it first. Units that depend on it
+        are not touched. It is started even if its failures have reached its limit of starts. A
+        start that systemd skips, because a condition of the unit is not met, is no error.
+
+        If the wait ends early, by the timeout or by Ctrl-C, the unit is stopped again, except if
+        its start was already under way before this call.
         """
 
     def stop(self, unit: str) -> None:
         """Stop the unit, if it exists and runs. Units that require it are not touched."""
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
-        """The given properties of each unit, as systemd prints them: first those of the named
-        units, in their order, then those of the loaded units that match a pattern (`a@*.service`).
+        """Read the properties with these names, as systemd prints them: one mapping for each unit.
+        First come the units that are given by name, in their order, then the loaded units that
+        match a pattern (`a@*.service`).
 
         If a property has several commands, the value is all of them, separated by spaces. The value
         of a time that systemd has not set is empty.
         """
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        """The lines that the gate of this unit has logged as errors since that time, or the unit
-        itself if it is a service of ours. The time is a property such as ConditionTimestamp. No
-        lines if that is empty, or if the journal does not answer.
+        """Return the errors that say why the unit does not run. For a gated unit, these are the
+        lines that its gate, the check before its start, has logged as errors; for a service of
+        ours, those of the service.
+
+        Only lines since a time count: `since` is the value of a property such as
+        ConditionTimestamp. If it is empty, or the journal does not answer, there are no lines.
         """
 
 
 def unit_name(name: str) -> str:
-    """The name with its suffix: a name without one means a service. A pattern stays as it is. Only
-    suffixes of systemd count, because the name of a machine may have dots.
+    """The full name of a unit: a name without a suffix of systemd gets ".service". A pattern stays
+    as it is. Only the known suffixes count, because a name itself may have a dot, as in
+    systemd-nspawn@my.machine.
     """
     if name.endswith(_SUFFIXES) or "*" in name:
         return name
@@ -111,8 +113,8 @@ class SystemdManager:
         self._run_program = run
 
     def is_running(self) -> bool:
-        """See Manager. systemctl is not asked, because without a manager it may succeed and do
-        nothing.
+        """Whether systemd runs: only then this folder exists. systemctl is not asked, because
+        without a manager it may succeed and do nothing.
         """
         return os.path.isdir("/run/systemd/system")
 
@@ -129,11 +131,12 @@ class SystemdManager:
         if before == "failed":
             self._run("reset-failed", unit)
         try:
+            # `_run` accepts any exit code here, because `_failure` explains it better.
             started = self._run("start", unit, fine=_EXIT_CODES, timeout=timeout)
         except BaseException:
-            # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd continues
-            # the job. If the unit was being started before, that job is not ours, but the boot's or
-            # an operator's.
+            # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd goes on
+            # with the start, so the unit is stopped. A start that was under way before this call is
+            # left alone, because it is not ours, but the boot's or an operator's.
             if before != "activating":
                 with suppress(HostError):
                     self.stop(unit)
@@ -142,13 +145,15 @@ class SystemdManager:
             raise self._failure(unit, started)
 
     def _failure(self, unit: str, started: Ended) -> HostError:
-        """Make the error for a start that has failed. If the unit itself has failed, the error has
-        its log of this start; else what systemctl printed, about a cancelled job or a missing unit.
+        """Make the error for a start that has failed, with the lines that say why. If the unit
+        itself has failed, these are what it logged during this start. If it has logged nothing, or
+        has not failed itself (it is missing, or its job was cancelled), they are what systemctl
+        printed.
         """
         [failed] = self.show(("Result", "ExecMainStatus", "ConditionTimestamp"), unit)
         lines: tuple[str, ...] = ()
         if failed["Result"] != "success":
-            # systemd checks the conditions first, so this is when the start began.
+            # systemd checks a unit's conditions first, so this is when the start began.
             lines = self._journal(unit, failed["ConditionTimestamp"])
         if not lines:
             lines = (started.complaint.strip(),)
@@ -162,23 +167,32 @@ class SystemdManager:
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
         shown: list[Mapping[str, str]] = []
-        for block in text.strip("\n").split("\n\n"):  # one per unit
-            if not block:  # no unit matches
+        # A blank line is between two units. Each line is NAME=VALUE. A property with several
+        # commands has a line for each.
+        for lines_of_unit in text.strip("\n").split("\n\n"):
+            if not lines_of_unit:  # no unit matches
                 continue
             values: dict[str, list[str]] = {}
-            for line in block.splitlines():
+            for line in lines_of_unit.splitlines():
                 name, _, value = line.partition("=")
                 if value == _NEVER:  # before systemd 250; later versions print nothing
                     value = ""
-                values.setdefault(name, []).append(value)  # one line per command
+                values.setdefault(name, []).append(value)
             shown.append({name: " ".join(values.get(name, ())) for name in names})
         return tuple(shown)
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        # A unit's user can log what reads as a line of the gate, and so can root of a container,
-        # whose console systemd-nspawn logs as root. systemd takes the identifier from the first
-        # program of a command (the gate's is env) or from SyslogIdentifier=. Not by _COMM: a busy
-        # journald reads some lines only after their process has ended, and then stores no _COMM.
+        # Only errors of the gate and of our services count. Other programs can log lines that look
+        # the same, so two fields of the journal have to match:
+        #
+        # _UID=0 leaves out what the unit's program logs as another user than root.
+        #
+        # SYSLOG_IDENTIFIER leaves out root of a container, whose console systemd-nspawn logs as
+        # root. systemd sets it to the first program of a command (the gate's is env), or as
+        # SyslogIdentifier= says (hostrouting, in our services).
+        #
+        # _COMM would miss lines: a busy journald reads some only after their process has ended, and
+        # then stores no _COMM.
         return self._journal(
             unit_name(unit),
             since,
@@ -189,12 +203,13 @@ class SystemdManager:
         )
 
     def _journal(self, unit: str, since: str, *options: str) -> tuple[str, ...]:
-        """The last lines that the unit has logged since that time; see `errors_of`."""
+        """The last lines that the unit has logged since a time (`Manager.errors_of`). `options` of
+        journalctl can select fewer. No lines if the journal does not answer.
+        """
         if not since:
             return ()
-        # journalctl reads the time as systemctl has printed it, in the time zone of this process.
-        # --sync, because the last lines may not be in the journal yet. If it hangs, the rest is
-        # read without them.
+        # Without --sync, the last lines may not be in the journal yet. If it hangs or fails, the
+        # query below reads what is there.
         with suppress(OSError):
             self._run_program("journalctl", "--sync", timeout=2.0)
         query = (
@@ -202,10 +217,10 @@ class SystemdManager:
             "--quiet",
             "--output=cat",
             "--lines=20",
-            f"--since={since}",
+            f"--since={since}",  # as systemctl has printed it, in the time zone of this process
             *options,
-            # Not by the InvocationID: a busy journald reads some lines only after their process has
-            # ended, and then stores the unit with them, but no InvocationID.
+            # The InvocationID of the start would miss lines: a busy journald reads some only after
+            # their process has ended, and then stores the unit with them, but no InvocationID.
             f"_SYSTEMD_UNIT={unit}",
         )
         with suppress(OSError):
@@ -219,11 +234,15 @@ class SystemdManager:
         fine: Collection[int] = (0,),
         timeout: float = _TIMEOUT,
     ) -> Ended:
-        """Run systemctl with these arguments; HostError if its exit code is not one of `fine`."""
+        """Run systemctl with these arguments. HostError if it cannot be run, or if its exit code is
+        not one of `fine`.
+        """
         environment = tool_environment()
+        # With one of these variables, systemctl does nothing, and still succeeds.
         for name in _TURN_SYSTEMCTL_OFF:
             environment.pop(name, None)
-        environment["SYSTEMD_IGNORE_CHROOT"] = "1"  # or it does nothing where it suspects a chroot
+        # Without this one, systemctl does nothing where it suspects a chroot.
+        environment["SYSTEMD_IGNORE_CHROOT"] = "1"
         return run_tool(
             "systemctl",
             *_OPTIONS,

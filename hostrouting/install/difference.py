@@ -13,7 +13,6 @@ from hostrouting.boot.on_disk import owned_paths
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import MACHINES, gated_units
 from hostrouting.gate.unit_names import instance_pattern
-from hostrouting.gate.unit_states import is_active
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.operation import Operation
@@ -35,16 +34,19 @@ its units. Our units have the names of these.
 
 
 def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
-    """Return the files that have to be written, and the paths of ours that have to be removed."""
+    """Return what a run has to change in the files of the host to install this configuration: the
+    files to write, and the paths of ours to remove. A configuration that wants no files is a
+    removal: it takes away all files of ours, and no others.
+    """
     files = host.files
     wanted = files_on(host, config)
     kept = {file.path for file in wanted}
     removed: list[str] = []
-    if wanted:  # not in a removal, which takes away all files of ours, and no others
-        # Left until a removal or a boot: an administrator's opening of the gate, and the guard's
-        # note of a fight with another program.
+    if wanted:
+        # Only a removal or a boot takes these away: the file by which an administrator opens the
+        # gate, and the guard's note that another program undoes its repairs.
         kept.update(HostLayout.of_this_boot)
-        # Our units replace those of the Go original, so its links go.
+        # By these links, machines depend on the units of the Go original, whose names ours have.
         removed += existing(files, ORIGINAL_LINKS)
     removed += [path for path in owned_paths(files) if path not in kept]
     written = tuple(file for file in wanted if file.differs(files))
@@ -57,8 +59,9 @@ def find_systemd_changes(
     former: HostRoutingConfig | None,
     changes: FileChanges,
 ) -> tuple[Operation, ...]:
-    """Return what systemd has to do apart from the reload after `changes`: start or stop the guard,
-    and reload if it has not read what an earlier run has changed (that run was killed, perhaps).
+    """Return what systemd has to do in a run, apart from reading the files that this run changes:
+    start, restart or stop the guard, and reload if it has not read what an earlier run has changed,
+    perhaps because that run was killed.
 
     `former` is what is installed, or None if it could not be read. Then nobody knows which units
     were gated, and systemd reloads in any case.
@@ -82,11 +85,13 @@ def find_systemd_changes(
 def _guard_operations(
     manager: Manager, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Operation]:
-    """Yield the start, restart or stop that the guard needs, if any. It is restarted if its program
-    or its unit is new, and not if config.json is: it reads that before each pass.
+    """Yield the start, restart or stop that the guard needs, if any: the service that repairs the
+    routing for as long as the host runs. Only a new program or unit needs a restart, because the
+    guard reads config.json before each pass.
     """
     guard = HostLayout.guard_unit
-    runs = is_active(manager, guard)
+    [properties] = manager.show(("ActiveState",), guard)
+    runs = properties["ActiveState"] == "active"
     files_of_guard = {HostLayout.program_path, HostLayout.unit_path(guard)}
     if not config.guard.enabled:
         if runs:
@@ -98,11 +103,11 @@ def _guard_operations(
 
 
 def needs_reload(manager: Manager, config: HostRoutingConfig, former: HostRoutingConfig) -> bool:
-    """Return whether a file of ours has changed or gone since systemd last read it: a unit, or the
-    drop-in of a unit that one of the configurations gates.
+    """Return whether systemd has to read its files again: one of our units, or the drop-in of a
+    unit that one of the configurations gates, has changed or gone since systemd last read it.
 
-    A masked unit with drop-ins does not count: systemd says of it, even after a reload, that it has
-    to reload.
+    A masked unit with drop-ins does not count, because systemd claims even after a reload that this
+    unit needs one.
     """
     gated = {*gated_units(config), *gated_units(former)}
     asked = ("NeedDaemonReload", "LoadState", "DropInPaths")

@@ -8,8 +8,7 @@ from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
 from hostrouting.check.repair_line import line_to_allow, repair_line, typed
 from hostrouting.check.sentences import check_findings
-from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
-from hostrouting.finding import ESCAPES, Finding, Name, Remedy
+from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.probe.obstacles import find_probe_obstacles
 
 if TYPE_CHECKING:
@@ -21,7 +20,9 @@ if TYPE_CHECKING:
 
 
 class HostCheck(NamedTuple):
-    """The report of a check, with the findings that an operator reads."""
+    """The report of a check, with the findings that an operator reads: these have the commands for
+    this host.
+    """
 
     report: CheckReport
     mode: Mode
@@ -33,13 +34,14 @@ class HostCheck(NamedTuple):
     def of_snapshot(
         cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str
     ) -> HostCheck:
-        """Add the findings for an operator to the report of a snapshot that was checked against
-        `config`. `repair_options`: see the field.
+        """Make the HostCheck of a report, which a check of a snapshot against `config` has
+        returned. `repair_options` are the options that the commands `hostrouting repair` in its
+        findings need.
         """
         return cls(
             report,
             config.route_overlap.mode,
-            tuple(_findings_of(report, config, repair_options)),
+            tuple(_findings_for_operator(report, config, repair_options)),
             repair_options,
         )
 
@@ -49,20 +51,10 @@ class HostCheck(NamedTuple):
 
     @property
     def doubts(self) -> list[Finding]:
-        """The findings because of which a verdict is undecided, or would be if nothing escaped:
-        those with the name of a doubt in the report, whose finding may have another remedy.
+        """The findings that make a verdict undecided, or would if no address escaped. They are
+        found by their names, because the same findings in the report may have other remedies.
         """
         return self.named(*(doubt.name for doubt in self.report.doubts))
-
-    def code(self) -> int:
-        """The exit code of the verdict. A missing default route is an error, but has the code of a
-        doubt: nobody knows through which device addresses should leave.
-        """
-        if self.named(*ESCAPES):
-            return PROBLEM
-        if self.doubts or self.named("no-default-route"):
-            return CANNOT_DECIDE
-        return FINE
 
     def document(self) -> dict[str, Any]:
         """The JSON value `hostrouting/check/1`."""
@@ -79,31 +71,36 @@ def check_host(config: HostRoutingConfig, host: Host, *, repair_options: str = "
         )
 
 
-def _findings_of(
+def _findings_for_operator(
     report: CheckReport, config: HostRoutingConfig, repair_options: str
 ) -> Iterator[Finding]:
-    """Yield the findings of the check, with the commands that fit this host; then what hinders the
-    probe rewrite. The finding "action" is about the routes of a repair (`report.routes`), and gets
-    the command that sets them. A finding that a device may be allowed gets the command for this.
-    One about several default routes gets a command for each device; that which Linux prefers is
-    last, because what is there now may lead through another one.
+    """Yield the findings of the check, each with the commands that an operator can type on this
+    host. Then yield what keeps rewritten probes from the pods.
     """
-    configured = {route.key for route in config.static_routes.routes}
     for finding in check_findings(report, mode=config.route_overlap.mode):
         remedy = finding.remedy
+        # "action" names the routes that would repair the host (`report.routes`).
         if finding.name == "action":
-            if configured.issuperset(route.key for route in report.routes):
-                remedy = None  # there is nothing to add to the configuration by hand
-            remedy = Remedy("for good", repair_line(repair_options), otherwise=remedy)
+            remedy = Remedy("for good", repair_line(repair_options))
+        # Packets may be meant to leave through these devices: the command allows that.
         elif remedy and "mayAllow" in finding.facts:
             remedy = remedy._replace(
                 command=line_to_allow(repair_options, finding.facts["mayAllow"])
             )
-        for dev in finding.facts.get("candidates", {}):
-            remedy = Remedy(
-                f"if {dev} is right",
-                repair_line(repair_options + typed("--dev", [dev])),
-                otherwise=remedy,
-            )
+        # An operator has to say which device is right: there is a command for each, in the reverse
+        # order. Of several cards, the one that Linux prefers is printed last, because the present
+        # routes may lead through another one.
+        if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
+            expected = report.families[0].expected_devs[::-1]
+            for dev in finding.facts.get("candidates", expected):
+                # A device is named for both families, so the other one has to expect it, too.
+                if all(
+                    dev in each.expected_devs or finding in each.flaws for each in report.families
+                ):
+                    remedy = Remedy(
+                        f"if {dev} is right",
+                        repair_line(repair_options + typed("--dev", [dev])),
+                        otherwise=remedy,
+                    )
         yield finding._replace(remedy=remedy)
     yield from find_probe_obstacles(config, report.snapshot)

@@ -89,16 +89,16 @@ def install(  # noqa: C901  eight steps, which are read in one piece
     *,
     wait: float,
     as_steps: bool,
-    before: dict[str, HostRoutingConfig | None],
+    former_by_run: dict[str, HostRoutingConfig | None],
 ) -> CheckResult | phases.Skip:
-    """Bring what is wanted onto the host: the files, the guard, then these parts of a pass. Each
-    part waits for what it needs, for up to `wait` seconds; with `as_steps`, it is a step of its
-    own. The numbers in the comments are those of the steps in the module's docstring.
+    """Bring what is wanted onto the host: first the files, then the guard, then the parts of a
+    pass: set routes, load the table for probes, check. Each part waits for what it needs, for up to
+    `wait` seconds; with `as_steps`, it is a step of its own. The numbers in the comments are those
+    of the steps in the module's docstring.
 
-    Before the first change, `before` gets the installed configuration under the id of the run, for
-    an undo to install again; None if it cannot be read. A run that changes nothing makes the parts,
-    too, because another run may have just changed the host. An error has the effects of all that
-    was done before it.
+    Before the first change, the installed configuration is noted in `former_by_run` under the id of
+    the run, for an undo to install again; None if it cannot be read. An error has the effects of
+    all that was done before it.
     """
     parts = [part for part in all_parts if STEPS[part] not in ctx.skip]
 
@@ -110,16 +110,17 @@ def install(  # noqa: C901  eight steps, which are read in one piece
 
     results: list[object] = []
     errors: list[BaseException] = []  # raised at the end
-    with ExitStack() as locked:  # until the guard has started
+    with ExitStack() as locked:  # the lock, if step 4 takes it, is held until the guard has started
         with phases.inner_step("install-files", ctx) as step:
-            if plan.files or plan.systemd:  # 4; passes take the lock themselves
+            if plan.files or plan.systemd:  # 4; the parts do not need this lock, and take their own
                 locked.enter_context(host.locked(step.ctx))
+                # Another run may have changed the host before this one got the lock.
                 wanted = read_wanted(host, request)
                 plan = plan_install(host, wanted, parts)
                 require_possible(wanted, plan)
             _log(ctx, plan.warnings)
             if not plan.is_empty:
-                before.setdefault(ctx.run_id, wanted.former)
+                former_by_run.setdefault(ctx.run_id, wanted.former)
             step.result = write_files(host, plan)  # 5
         results.append(step.result)
         if gated_units(wanted.config):
@@ -136,9 +137,11 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         results.append(result)
         return result
 
+    # 7; even if nothing has changed so far, because another run may have just changed the host.
     try:
-        # `raise_together` can join errors only with failures of steps.
-        if as_steps or errors:  # 7
+        # Also after an earlier error: `raise_together` joins that with the failure of a part only
+        # if the part was a step.
+        if as_steps or errors:
             # Not `parts`: a part that the run leaves out is reported as a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
             phases.serial(*steps).do(ctx)
@@ -169,12 +172,12 @@ def plan_install(
     is_dry_run: bool = False,
     earlier: Sequence[Plan] = (),
 ) -> Plan:
-    """Return what a run with these parts would change, and what makes it fail. In a dry run, if the
-    check is one of the parts, the plan also has a check of the host as this plan, and those of the
-    tasks before this one (`earlier`), would leave it.
+    """Return what a run with these parts of a pass would change, and what would make it fail. In a
+    dry run with the check as a part, the plan also has a check of the host as it would be
+    afterwards: after this plan, or after the plans of the tasks before this one (`earlier`).
 
-    Raises the error of a config.json that cannot be read, unless the run may take protection away:
-    nobody knows what that file protects.
+    Raises the error of a config.json that cannot be read, because nobody knows what that file
+    protects. If the run may take protection away, this does not matter.
     """
     if host.is_image:
         parts = ()  # an image has no kernel
@@ -202,13 +205,13 @@ def plan_install(
 
 
 def _find_table_operation(host: Host, wanted: Wanted) -> Iterator[Operation]:
-    """Yield what has to be done to the table for probes, if anything. HostError if nft does not
-    answer, and the table is wanted or may have been loaded.
+    """Yield what has to be done to the nftables table that rewrites probes, if anything. HostError
+    if nft does not answer, though the rewrite is wanted or was installed before.
     """
     try:
         operation = find_operation(host.nftables, wanted.config.probe_rewrite)
     except HostError:
-        # Without the rewrite, now and before, the host may lack nft.
+        # Where probes were not rewritten and are not to be, the host need not have nft.
         if any(each and each.probe_rewrite.enabled for each in (wanted.config, wanted.former)):
             raise
         return
@@ -233,7 +236,8 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
     lacking = [
         finding
         for finding in plan.obstacles
-        if finding.severity == "error" and finding.name != "gate-open"  # a cancelled gate
+        # "gate-open" is a gate that another program cancels.
+        if finding.severity == "error" and finding.name != "gate-open"
     ]
     if lacking:
         raise RequirementError(findings=lacking)
@@ -241,7 +245,7 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
         raise ConfigError(plan.losses, headline=_WOULD_REMOVE)
     if wanted.former == HostRoutingConfig() or wanted.purpose == "undo":
         return
-    former = wanted.former or HostRoutingConfig()
+    former = wanted.former or HostRoutingConfig()  # None if it cannot be read
     former_keys = {route.key for route in former.static_routes.routes}
     if any(step.route.key not in former_keys for step in plan.routes.conflicts):
         plan.routes.require_no_conflict()  # names the others, too: they have to be solved as well
@@ -252,9 +256,9 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
 
 @contextmanager
 def _raised_later(errors: list[BaseException]) -> Iterator[None]:
-    """Put the error of the block into `errors`, to be raised at the end of the run, and go on. The
-    steps after this one do not need it, and have to be made because files have changed. If the run
-    is cancelled, the next step raises Cancelled before it does anything.
+    """Have a run go on when the step in the block fails: its error goes into `errors`, to be raised
+    at the end. The later steps do not need this one, and must be made because files have changed.
+    If the run was cancelled, the next step raises Cancelled before it does anything.
     """
     try:
         yield
@@ -263,9 +267,10 @@ def _raised_later(errors: list[BaseException]) -> Iterator[None]:
 
 
 def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) -> Effects:
-    """Ask systemd, which has read the files by now, whether each gate is in force. If another
-    program cancels one, raise an error in STRICT; else return a warning, unless the plan already
-    has it. An undo only warns, because it restores what was there before.
+    """Ask systemd, which has read the new files by now, whether each gate is in force. If another
+    program cancels a gate, its unit starts unchecked: raise an error in STRICT, and otherwise
+    return a warning, unless the plan has it already. An undo only warns, because it restores what
+    was there before.
     """
     cancelled = tuple(find_cancelled_gates(host, wanted.config))
     if cancelled and wanted.config.route_overlap.is_strict and wanted.purpose != "undo":
@@ -278,8 +283,9 @@ def _require_gates(host: Host, wanted: Wanted, plan: Plan, ctx: phases.Context) 
 def _make_part(
     host: Host, part: PassPart, wanted: Wanted, plan: Plan, ctx: phases.Context, *, wait: float
 ) -> CheckResult | phases.Skip:
-    """Make passes of this part until nothing is awaited any more. Raise the error of the last pass,
-    if it has one, with the changes of all passes.
+    """Make one part of a pass (set routes, load the table for probes, or check), again and again
+    while it awaits something. Raise the error of the last pass, if it has one, with the changes of
+    all passes.
     """
     if host.is_image:
         return phases.Skip(_IMAGE)
@@ -294,7 +300,7 @@ def _make_part(
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with host.locked(ctx):
-            # The markers of the last check prove nothing if the configuration cannot be read.
+            # The markers of the last check are wrong if the configuration cannot be read any more.
             with markers_removed_on_failure(host.files):
                 config = read_installed(host)  # another run may have changed another section
             if getattr(config, part) != getattr(wanted.config, part):
@@ -336,8 +342,6 @@ class _RunClock:
 
 
 def _log(ctx: phases.Context, findings: Sequence[Finding]) -> None:
-    """Log the first `LOGGED` findings as warnings, and how many more there are."""
+    """Log the first `LOGGED` findings as warnings."""
     for finding in findings[:LOGGED]:
         ctx.log.warning("%s", finding.line, extra={"finding": finding.name})
-    if len(findings) > LOGGED:
-        ctx.log.warning("and %d more findings", len(findings) - LOGGED)

@@ -36,8 +36,9 @@ again, because nothing else says what was installed.
 def read_installed(host: Host) -> HostRoutingConfig:
     """Return the configuration that is installed on this host; an empty one if none is.
 
-    Raises ConfigError if files of ours exist, but config.json is missing, unusable or empty: if
-    that counted as an empty configuration, a run would remove all that is installed.
+    Raises ConfigError if config.json is unusable; or if it is missing or configures nothing while
+    files of ours show that something is installed. If that counted as an empty configuration, a run
+    would remove all of it.
     """
     path = HostLayout.config_path
     text = host.files.read(path)
@@ -56,7 +57,7 @@ def read_installed(host: Host) -> HostRoutingConfig:
     if not other_files:
         return config
     if text is None and host.files.read(path) is not None:
-        return read_installed(host)  # a run has just written config.json, and then the other files
+        return read_installed(host)  # a run has written it and the other files since the first look
     problem = "is missing" if text is None else "configures nothing"
     fault = Fault("", "", f"{problem}, although {other_files[0]} is still there")
     raise ConfigError([fault], path, remedy=_REMEDY)

@@ -28,15 +28,18 @@ _REFUSALS = (
 def find_losses(
     installed: HostRoutingConfig, gated: Iterable[str], config: HostRoutingConfig
 ) -> Iterator[Fault]:
-    """Yield a fault for each protection that the installed configuration has and the new one has
-    not: a CIDR, STRICT, the refusal of UNDECIDED, the guard, or any static route; and for the units
-    that are gated now (`gated`) and would not be any more. Those are the units that have a drop-in,
-    whatever the installed configuration says: somebody may have edited it.
+    """Yield a fault for each protection that the new configuration (`config`) would take away: a
+    CIDR that is checked, STRICT, the refusal of UNDECIDED, the gate of a unit, all static routes,
+    the guard. `gated` are the units that have our drop-in now. The installed configuration need not
+    name them any more: somebody may have edited it.
 
-    Not a loss: a static route that another one replaces, because the run and each start check the
-    addresses; other devices or rules that are allowed, which only change how the host is judged;
-    the rewrite of probes, and manageForeign; in mode WARN, the gate of machines if no configuration
-    names it, because it is only a default.
+    Not a loss:
+
+    - a static route that another one replaces, because the run and each start check the addresses;
+    - other devices or rules that are allowed, which only change how the host is judged;
+    - `probeRewrite` and `manageForeign`;
+    - in WARN, a gate that the installed configuration does not name (`gate`): by default, machines
+      have one.
     """
     old = installed.route_overlap
     new = config.route_overlap
@@ -51,7 +54,6 @@ def find_losses(
     # An instance stays gated if its template does.
     wanted = set(gated_units(config))
     units = [unit for unit in gated if wanted.isdisjoint({unit, template_of(unit)})]
-    # Without a `gate`, machines are gated by default: in WARN, that is not a loss.
     if units and (installed.gate is not None or old.is_strict):
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
     if installed.static_routes.routes and not config.static_routes.routes:

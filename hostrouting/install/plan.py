@@ -12,7 +12,7 @@ from hostrouting.check.document import check_document
 from hostrouting.finding import Finding, Remedy, worst_first
 from hostrouting.host.fileset import FileChanges
 from hostrouting.routes.steps import RoutePlan
-from hostrouting.text import first_of
+from hostrouting.text import first_few
 from hostrouting.upkeep.passes import findings_of
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ class Plan:
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """What would make the run fail on the host as it is now. Some of it may still come in time:
-        what a route waits for, or the default route that the check misses.
+        """The reasons for which the run would fail if the host stayed as it is. The run may succeed
+        all the same: what a route waits for, or a missing default route, may come in time.
         """
         failures = [*self.errors, *self.routes.route_waits]
         failures += [finding for finding in self.check_findings if finding.severity == "error"]
@@ -113,18 +113,19 @@ class Plan:
     @property
     def would_fail(self) -> str:
         """Why the run would fail, for `phases.plan`; empty if it would succeed."""
-        return "; ".join(first_of([str(failure) for failure in self.failures]))
+        return "; ".join(first_few([str(failure) for failure in self.failures]))
 
     def with_check(
         self, config: HostRoutingConfig, snapshot: Snapshot, earlier: Sequence[Plan] = ()
     ) -> Plan:
-        """Return this plan with a check of the host as it would be. `snapshot` is the host now. A
-        plan with routes has all static routes, so only its own are applied first; else, as for the
-        check alone, those of the plans before it are (`earlier`). There is no check without CIDRs,
-        nor if a route conflicts or waits: nobody knows then how the host would be.
+        """Return this plan with a check of the host as the plan would leave it; `snapshot` is the
+        host now. Without expected CIDRs, there is nothing to check. If a route conflicts or waits,
+        there is no check either, because nobody knows then how the host would be.
         """
         if not config.route_overlap.cidrs:
             return self
+        # A plan with routes has all static routes. One without, as that of the check alone, leaves
+        # those that the tasks before it (`earlier`) would set.
         plans: Sequence[Plan] = (self,) if self.routes != RoutePlan() else earlier
         for plan in plans:
             if plan.routes.conflicts or plan.routes.waiting:

@@ -15,6 +15,7 @@ from hostrouting.boot.units import UNSET
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import Finding, Remedy
+from hostrouting.gate.health import find_failing_python
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import (
     OTHER_FILES,
@@ -28,7 +29,7 @@ from hostrouting.gate.unit_names import (
     plain_instance,
     template_of,
 )
-from hostrouting.host.interpreter import missing_interpreter
+from hostrouting.host.interpreter import TO_INSTALL, missing_interpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
 
@@ -50,11 +51,12 @@ _PROPERTIES = ("Id", "Before", "Environment", "User", *OTHER_FILES)
 def find_requirements(
     host: Host, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Finding]:
-    """Yield a finding for each thing that this host lacks for the configuration: an error; in an
-    image, a warning for what it may still get. `changes` are those that the run would make.
+    """Yield a finding for each thing by which this host hinders a run that installs this
+    configuration: usually an error, so that the run fails before its first write. An image gets
+    only a warning about what may still come to it. `changes` are those that the run would make.
     """
-    # What is in the place of a file, and is not replaced: a mask, a folder, a link, or another
-    # program's file.
+    # At the path of a file, there may be something that a run must not replace: a mask of systemd,
+    # a folder, a link, or another program's file.
     for file in changes.writes:
         obstacle = file.find_obstacle(host.files)
         if obstacle is not None:
@@ -62,14 +64,17 @@ def find_requirements(
     gated = gated_units(config)
     if not gated:
         return  # all else is about the gate
-    yield from _unusable_program(host, changes)
+    yield from _why_gate_cannot_run(host, changes)
     manager = host.running_manager
     if manager is not None:
+        # systemd shows no template, so it is asked about an instance that nobody uses.
         shown = manager.show(_PROPERTIES, *map(plain_instance, gated))
         for unit, properties in zip(gated, shown, strict=True):
             yield from _why_it_cannot_be_gated(unit, properties)
-            if HostLayout.drop_in_path(unit) in changes.written_paths:  # said once, at this run
+            # Only the run that writes the drop-in warns of this.
+            if HostLayout.drop_in_path(unit) in changes.written_paths:
                 yield from _lost_variables(unit, properties)
+        # A loaded instance of a template may have settings of its own.
         judged = {properties["Id"] for properties in shown}
         for instance in manager.show(_PROPERTIES, *map(instance_pattern, gated)):
             if instance["Id"] not in judged:
@@ -79,12 +84,13 @@ def find_requirements(
         yield systemd_does_not_run(gated)
 
 
-def _unusable_program(host: Host, changes: FileChanges) -> Iterator[Finding]:
-    """Yield an error for each file that others can change and the run does not replace; without
-    one, a finding if no Python on the node can run the program: a Python that others can change is
-    not tried. An image may get other modes later, and a Python, so a warning is enough for that.
+def _why_gate_cannot_run(host: Host, changes: FileChanges) -> Iterator[Finding]:
+    """Yield an error for each file by which users other than root could change what the gate runs,
+    unless this run replaces the file. If there is none, yield an error if no Python on the host can
+    run the program of the gate.
     """
     python = host.interpreter.find()
+    # The owners and modes of an image may still change, so they are not judged.
     untrusted = [
         finding
         for finding in find_untrusted(host.files, python)
@@ -92,8 +98,9 @@ def _unusable_program(host: Host, changes: FileChanges) -> Iterator[Finding]:
     ]
     if untrusted:
         yield from untrusted
-        return
+        return  # a Python that others can change is not even tried
     if not python:
+        # An image may still get a Python.
         yield missing_interpreter()._replace(severity="warning" if host.is_image else "error")
         return
     for file in changes.writes:
@@ -102,16 +109,20 @@ def _unusable_program(host: Host, changes: FileChanges) -> Iterator[Finding]:
                 file.content()  # this runs the interpreter, which compiles the program
             except HostRoutingError as error:
                 yield from error.findings
+            return
+    yield from find_failing_python(host, python, TO_INSTALL)
 
 
 def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield an error if the gate cannot hold this unit back: if the name is an alias, because the
-    gate compares the unit's own name; if the unit starts before something that the gate waits for;
-    or if it has one of `OTHER_ROOTS` or, unless root runs the unit, of `OTHER_FILES`. An order
-    through other units is not judged. `properties` of a template are those of one of its instances.
+    """Yield an error if the gate cannot hold this unit back, for the first of these reasons: its
+    name is an alias, but the gate compares the unit's own name; it starts before something that the
+    gate waits for; or systemd runs its commands, and so the gate, on other files than the host's.
+    `properties` of a template are those of one of its instances.
     """
+    # An order through other units is not judged.
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
-    # Root runs such a unit on these files in any case. DynamicUser= sets User=, too.
+    # If root runs the unit, it runs these other files in any case; only another root is refused.
+    # DynamicUser= sets User=, too.
     is_root = properties["User"] in {"", "0", "root"}
     refused = OTHER_ROOTS if is_root else OTHER_FILES
     other_files = [name for name in refused if properties[name]]
@@ -139,14 +150,16 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
 
 
 def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a warning if the unit sets variables that our drop-in takes away (`UNSET`)."""
+    """Yield a warning if the unit sets environment variables that our drop-in takes away (`UNSET`):
+    its own program does not get them any more.
+    """
     # systemctl quotes an assignment that has a blank, in some versions as $'FOO=a b'.
     variables = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
     lost = sorted(variables.intersection(UNSET.split()))
     if lost:
         sentence = (
-            f"{unit} loses {spoken(lost)}, which its Environment= sets: in the gate, root would "
-            "obey what a user of the unit may have set"
+            f"{unit} loses {spoken(lost)}, which its Environment= sets: with such variables, a "
+            "user of the unit could run code in the gate, as root"
         )
         yield Finding(
             "requirement",

@@ -24,8 +24,9 @@ class CheckResult(Effects):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the check found, as in the JSON document; empty without a report. WARN fits STRICT,
-        too: the modes differ only in what is an error, and in STRICT the task raises the errors.
+        """What the check found, as in the JSON document; empty if there was no check. They are also
+        right after a check in STRICT, although WARN is named: the modes differ only in what is an
+        error, and in STRICT a check with errors raises them, so it has no result.
         """
         if self.report is None:
             return ()

@@ -24,9 +24,10 @@ _KUBELETS = (
 
 
 def find_ungated(config: HostRoutingConfig, host: Host) -> Iterator[Finding]:
-    """Yield a finding for each service that runs this node's pods and is not gated. In STRICT it is
-    a warning; in WARN only a note, because the gate would let the service start in any case. There
-    is none without expected CIDRs, because the gate checks nothing then.
+    """Yield a finding for each service that runs the pods of this node, such as kubelet.service,
+    and is not gated: it starts unchecked. The finding is a warning in STRICT, and only a note in
+    WARN, in which the gate would let the service start in any case. Without expected CIDRs there is
+    none, because the gate would check nothing.
     """
     manager = host.running_manager
     gated = gated_units(config)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Request:
-    """What a run is asked for."""
+    """What a run is asked to install: a whole configuration, or some attributes of one."""
 
     config: HostRoutingConfig
     names: tuple[str, ...] = ()
@@ -33,8 +33,9 @@ class Request:
     """
 
     def own_part(self, config: HostRoutingConfig) -> object:
-        """What the run is about in this configuration: the first of `names`, or all of it without
-        names. The other names are what a task for one section sets as well, such as the guard.
+        """The part of this configuration that the run is about: all of it without `names`, and
+        otherwise the section that is the first name. The other names are settings that a task for
+        one section only sets as well, such as the guard.
         """
         if not self.names:
             return config
@@ -42,8 +43,8 @@ class Request:
 
 
 def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
-    """Return the configuration as it is read back after the run: one that asks for nothing puts no
-    config.json on the host, whatever else it says.
+    """Return the configuration as it can be read back after the run. One that asks for nothing,
+    whatever else it says, puts no config.json on the host, so it is read back as the empty one.
     """
     if config.asks_for_nothing:
         return HostRoutingConfig()
@@ -67,12 +68,11 @@ class Wanted:
 
 
 def read_wanted(host: Host, request: Request) -> Wanted:
-    """Return what a run brings onto this host as it is now: the requested configuration or, if the
-    request names sections, the installed one with these sections replaced. Only in the first case
-    may the installed configuration be unreadable.
+    """Return the whole configuration that a run installs on this host: the requested one or, if the
+    request names sections, the installed one with these sections replaced. In the first case, it
+    does no harm if the installed one cannot be read.
 
-    HostError for an undo if another run has installed something else since: what the request is
-    about is neither as the undone run left it, nor as it was before that.
+    In an undo, HostError if another run has since changed what the request is about.
     """
     installed: HostRoutingConfig | None = None
     if not request.names:
@@ -83,14 +83,16 @@ def read_wanted(host: Host, request: Request) -> Wanted:
         installed = read_installed(host)
         names = request.names
         run = request.undone
+        # Is something else installed than the undone run left?
         if run is not None and installed != request.config.replaced(run.names, run.config):
             # Another run has changed the host since, and may need the gate and the guard, which are
-            # the other names: only the section is restored.
+            # the other names. So only the section, the first name, is restored.
             names = names[:1]
         config = installed.replaced(names, request.config)
     if request.undone is None:
         return Wanted(config, installed, request.allow_removal)
 
+    # What the request is about must be as the undone run left it, or as it was before that run.
     left_by_run = read_wanted(host, request.undone).config
     expected = (request.own_part(left_by_run), request.own_part(request.config))
     if installed is not None and request.own_part(installed) not in expected:

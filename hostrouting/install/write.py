@@ -39,18 +39,19 @@ _GRACE = 30.0  # seconds for the start of the guard
 
 
 def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
-    """Make the changes of this plan to the files of the host. If there are any, the caller holds
-    the lock of the host. The numbers in the comments are those of the module's docstring.
+    """Make the changes of files in this plan, and have systemd stop and reload what they concern.
+    Return the effects, with the warnings of the plan. The first failure is raised, with the effects
+    so far; the next run does the rest.
 
-    Returns the effects, with the warnings of the plan. The first failure is raised, with the
-    effects so far; the next run does the rest.
+    The caller holds the lock of the host, unless there is nothing to change. The numbers in the
+    comments are those of the module's docstring, which explains the order.
     """
     if not (plan.files or plan.for_systemd("stop", "reload") or plan.warnings):
         return phases.Skip("the files are as they should be")
     writer = _Writer(host, plan)
     with recorded_in_errors(files=writer.changed, operations=writer.operations):
         if plan.files:
-            remove_markers(host.files)  # 1, of a check of the former configuration
+            remove_markers(host.files)  # 1; they hold the verdict on the former configuration
         writer.stop_units()  # 2
         writer.change_files()  # 3 to 7
     return Effects(
@@ -59,7 +60,7 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
 
 
 class _Writer:
-    """Makes the changes of a plan, and keeps those that were made so far."""
+    """Makes the changes of files in a plan, and keeps a list of those that were made so far."""
 
     def __init__(self, host: Host, plan: Plan) -> None:
         self._host = host
@@ -70,27 +71,30 @@ class _Writer:
         self.operations: list[Operation] = []
 
     def stop_units(self) -> None:
-        """Stop the guard, if the plan says so, and the oneshots whose files go: one may be waiting
-        for another start (Restart=on-failure). Only the guard is reported.
+        """Stop the guard, if the plan says so, and each unit of ours whose file goes. Only the stop
+        of the guard is reported (`operations`).
         """
         if self._manager is None:
             return
         for stop in self._plan.for_systemd("stop"):
             self._manager.stop(stop.object)
             self.operations.append(stop)
+        # Even a unit that does not run is stopped: systemd may wait to start it again after a
+        # failure (Restart=on-failure).
         for unit in UNITS:
             if HostLayout.unit_path(unit) in self._plan.files.removes:
                 self._manager.stop(unit)
 
     def change_files(self) -> None:
-        """Write and remove files, and have systemd read its own. A run may be killed between any
-        two steps; the module's docstring has the reasons for their order, by these numbers.
+        """Write and remove files, and have systemd read its own, in an order that does no harm if
+        the run is killed at any step. The numbers are those of the module's docstring, which has
+        the reasons.
         """
         written, removed = self._plan.files
         missed_reload = self._plan.for_systemd("reload")  # for the changes of an earlier run
         of_systemd = [path for path in removed if _is_of_systemd(path)]
         others = [path for path in removed if path not in of_systemd]
-        self._remove(of_systemd)  # 3
+        self._remove(of_systemd)  # 3; the program, which they run, is still there
         if of_systemd or missed_reload:
             self._reload()  # 4; now nothing runs the gate by a drop-in that is gone
             self.operations += missed_reload
@@ -106,7 +110,7 @@ class _Writer:
             self._manager.reload()
 
     def _remove(self, paths: Iterable[str]) -> None:
-        """Remove these files, and the folders of ours and of drop-ins that are then empty."""
+        """Remove these files, and then each folder of drop-ins, and our own, if it is empty."""
         files = self._host.files
         for path in paths:
             if files.remove(path):
@@ -123,13 +127,15 @@ def _is_of_systemd(path: str) -> bool:
 
 def start_guard(host: Host, plan: Plan) -> Effects:
     """Start or restart the guard, as the plan says. The caller still holds the lock of the host,
-    and the guard's first pass waits for the lock. systemd does not wait for this pass (Type=exec).
+    for which the guard's first pass has to wait. This start does not wait for that pass, because
+    systemd takes the guard as started when its process runs (Type=exec).
     """
     manager = host.running_manager
     starts = plan.for_systemd("start", "restart")
     if manager is None:
         return Effects()
     for start in starts:
-        manager.stop(start.object)  # it may run an old program, or systemd may wait to restart it
+        # It may run an old program, or it has failed and systemd waits to restart it.
+        manager.stop(start.object)
         manager.start(start.object, timeout=_GRACE)
     return Effects(operations=starts)

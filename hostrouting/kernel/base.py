@@ -81,11 +81,11 @@ class Outcome(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether the kernel is now as the change asks, even if it was so before.
+        """Whether the kernel is now as the request asks, by this change or since before.
 
-        A deletion is done, too, if its device does not exist: with a device, Linux deletes its
-        routes. A device that was renamed keeps its routes, and `is_done` is true all the same: to
-        be certain, read the routes again.
+        A deletion is also done if its device does not exist, because Linux deletes the routes of a
+        device together with it. But a renamed device keeps its routes, and a deletion with its old
+        name counts as done, too: to be certain, read the routes again.
         """
         return self.error is None or self.error.kind in _NOTHING_TO_DO[self.change.verb]
 
@@ -125,27 +125,27 @@ class RouteBackend(Protocol):
 
     @abstractmethod
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
-        """The present links, addresses, rules and routes.
+        """Read the present links, addresses, rules and routes. Needs no privilege.
 
         Links are sorted by number, and the addresses of each family by the numbers of their
         devices. Rules and routes are in the kernel's order.
 
-        With `near`, a few routes among 100,000 are read fast. Always there are routes that overlap
-        one of these prefixes, those of hostrouting (protocol 213), default routes and their halves
-        (/1), and routes without a gateway. A backend may leave out others. Of those that differ
-        only in the first address of their prefix, it keeps at least one, because that can show that
-        a CNI is there.
+        `near` saves time on a host with 100,000 routes: with these prefixes, a backend may leave
+        out most routes that overlap none of them. It always returns the routes of hostrouting
+        (protocol 213), default routes and their halves (/1), and routes without a gateway. Of other
+        routes that differ only in the address of their prefix, it returns at least one, which is
+        enough to show that a CNI is there.
 
-        If anything changed while the host was read, it is read again, up to three times in all.
-        After that the last reading is returned, and its `restless` is true. Needs no privilege.
+        If anything changes while the host is read, it is read again, up to three times in all. If
+        the last reading is disturbed, too, it is returned all the same, marked as `restless`.
         """
 
     @abstractmethod
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        """What the kernel would do with a plain packet of this host to each destination.
+        """Ask the kernel what it would do with a plain packet of this host to each destination;
+        return the answers in the order of the destinations.
 
-        The answers are in the order of the destinations. The packet is ICMP, of root, without a
-        mark. Needs no privilege and sends no packet.
+        A plain packet is ICMP, from root, without a mark. Needs no privilege and sends no packet.
         """
 
     @abstractmethod
@@ -153,8 +153,8 @@ class RouteBackend(Protocol):
         """Carry out each request, in order, and return the result of each.
 
         This is not a transaction: after a refused change, the next one is still tried. The names of
-        devices are resolved during the call. Not idempotent: the kernel refuses a request that was
-        carried out before, but `Outcome.is_done` is true, because nothing is left to do.
+        devices mean the devices that have them during the call. The kernel refuses a request that
+        was carried out before, but its `Outcome.is_done` is true, because nothing is left to do.
 
         Raises BackendError (not-permitted) if this process lacks the privilege; then nothing was
         changed. After any other BackendError, any number of changes may have been made: take a
@@ -184,17 +184,19 @@ class RouteBackend(Protocol):
 
 
 class Watch(Protocol):
-    """A listener, which reports that something may have changed; read again to see what."""
+    """Listens for changes of a kernel's routing. It says only that something may have changed: to
+    see what, read the routing again.
+    """
 
     def wait(self, timeout: float, *, clock: "Clock | None" = None) -> bool:
-        """Wait for a change since the last wait or the start; return whether there was one.
+        """Wait until something has changed since the last wait, or since this watch began. Return
+        True then, or False after `timeout` seconds.
 
-        Returns False after `timeout` seconds. True without a change is allowed. A burst of changes,
-        even one that overflowed the socket's buffer, is reported as one True. Raises BackendError
-        if it cannot listen any more.
+        True may be a false alarm. A burst of changes, even one that overflowed the socket's buffer,
+        is reported as one True. Raises BackendError if it cannot listen any more.
 
-        `clock` is the clock of the run: a fake kernel waits on it, so that a fake clock takes no
-        real time. A real kernel uses the machine's clock in any case.
+        `clock` is for tests: a fake kernel waits on this clock of the run, so that a fake clock
+        takes no real time. A real kernel uses the machine's clock in any case.
         """
 
     def close(self) -> None:

@@ -15,22 +15,22 @@ from hostrouting.kernel.programs import RunProgram, run_program, run_tool
 
 
 class Nftables(Protocol):
-    """The tables of the family ip6.
+    """Loads and lists tables of nftables; only those of the family ip6 are listed.
 
     Each verb raises the HostError of `run_tool` if nft cannot be used or refuses; no verb retries.
     """
 
     def load(self, text: str) -> None:
-        """Carry out the text in one transaction: readers and packets see all of it or nothing.
+        """Carry out the text, which is in nft's language, in one transaction: readers and packets
+        see all of it or nothing.
 
-        Raises an error (refused, or not-permitted if another process owns a table in it); then
-        nothing was changed.
+        An error of the kind `refused` or `not-permitted` means that nothing was changed. It is
+        `not-permitted` also if another process owns a table in the text.
         """
 
     def listing(self, name: str) -> str | None:
-        """The table as nft lists it, without counters; None if it does not exist.
-
-        Other tables are not read.
+        """The text of the table with this name, as nft prints it without counters; None if there is
+        no such table. Other tables are not read.
         """
 
 
@@ -47,11 +47,13 @@ class NftProgram:
         self._nft("-f", "-", purpose="load a table", text=text)
 
     def listing(self, name: str) -> str | None:
+        # --stateless leaves out counters.
         arguments = ("--numeric", "--stateless", "list", "table", "ip6", name)
         try:
             return self._nft(*arguments, purpose=f"list the table ip6 {name}").out
         except HostError as error:
-            # Without "Error:", the words are those of the loader: it did not find a library of nft.
+            # nft prints this if there is no such table. Without "Error:", the words are those of
+            # the dynamic loader, which did not find a library of nft.
             if re.search("Error: .*No such file or directory", error.output):
                 return None
             raise

@@ -23,13 +23,20 @@ class Ended(NamedTuple):
     err: str = ""
 
     @property
+    def how(self) -> str:
+        """How the program has ended, in words."""
+        if self.code < 0:
+            return f"it was ended by signal {-self.code}"
+        return f"exit code {self.code}"
+
+    @property
     def complaint(self) -> str:
         """What the program printed about its failure. Some print that on standard output."""
         return self.err or self.out
 
 
 class RunProgram(Protocol):
-    """Run a program to its end."""
+    """A function that runs a program to its end; a test can pass one that runs nothing."""
 
     def __call__(
         self,
@@ -38,8 +45,8 @@ class RunProgram(Protocol):
         text: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> Ended:
-        """Run the program that is the first word, looked up in PATH, with `text` as its standard
-        input; return how it ended, whatever its exit code is.
+        """Run a program and return how it ended, whatever its exit code is. Its name, which is
+        looked up in PATH, is the first word of `command`, and `text` is its standard input.
 
         Without `environment`, the program gets the environment of this process. Raises
         FileNotFoundError if the program does not exist, TimeoutError if it has not ended in time,
@@ -53,8 +60,8 @@ def run_program(
     text: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Ended:
-    """See RunProgram. The program runs in its own session: Ctrl-C at the terminal reaches only this
-    process, which then kills the program.
+    """Run a program and return how it ended (`RunProgram`). It runs in a session of its own, so
+    that Ctrl-C at the terminal reaches only this process, which then kills the program.
     """
     import subprocess  # noqa: PLC0415  only needed if a program is run
 
@@ -95,10 +102,9 @@ matches counts.
 
 
 def tool_environment() -> dict[str, str]:
-    """The environment for an administrator's tool.
-
-    Its language is English, because the errors of a tool are known by their text. PATH also has the
-    folders where the units of a node look: after `su` or ssh, a user's PATH may lack /usr/sbin.
+    """The environment for a tool of the administrator, such as nft: the one of this process, with
+    two changes. The language is English, because errors are recognized by their text. PATH also has
+    the system's folders: after `su` or ssh, it may lack /usr/sbin.
     """
     folders = list(BOOT_PATH)
     users_path = os.environ.get("PATH")
@@ -118,10 +124,11 @@ def run_tool(
     environment: Mapping[str, str] | None = None,
     run: RunProgram = run_program,
 ) -> Ended:
-    """Run an administrator's tool; HostError if it cannot be run, or ends with a failure.
+    """Run a tool of the administrator, such as nft, once; HostError if it cannot be run or fails.
 
-    Nothing is retried. `purpose` completes "the tool could not …", and `fine` lists the exit codes
-    that are not a failure. Without `environment`, the tool has that of `tool_environment`.
+    `fine` lists the exit codes that are not a failure. Three are for the error: `purpose` completes
+    "the tool could not …", `what` is the part of the host, and `package` the package with the tool.
+    Without `environment`, the tool has that of `tool_environment`.
 
     The kinds of error are missing, timeout (the change may or may not have been made),
     not-permitted, not-loaded (the kernel does not have what the tool works on), no-answer (systemd
@@ -139,7 +146,7 @@ def run_tool(
         sentence = f"{tool} did not {purpose} within {timeout:g} s; it may be busy, so try again"
         raise HostError(sentence, what=what, kind="timeout") from error
     except OSError as error:
-        # The code by which a shell says that it cannot run a program.
+        # With 126, a shell says that it cannot run a program. The error is made below.
         ended = Ended(126, err=error.strerror or str(error))
     if ended.code not in fine:
         raise tool_error(ended, tool, purpose=purpose, what=what)
@@ -147,11 +154,10 @@ def run_tool(
 
 
 def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> HostError:
-    """The error for a tool that has ended without doing what was asked."""
-    end = f"exit code {ended.code}"
-    if ended.code < 0:
-        end = f"it was ended by signal {-ended.code}"
-    printed = _on_one_line(ended.complaint) or f"{end}, without a message"
+    """Make the error for a tool that has ended without doing what was asked; `purpose` completes
+    "the tool could not …".
+    """
+    printed = _on_one_line(ended.complaint) or f"{ended.how}, without a message"
     kind, remedy = _kind_and_remedy(printed)
     sentence = f"{tool} could not {purpose}"
     if kind == "no-answer":  # only tools of systemd print this, if systemd does not run
@@ -162,7 +168,9 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
 
 
 def _on_one_line(text: str) -> str:
-    """The lines of the text, each once, without those in which nft underlines its input (^^^)."""
+    """What a tool has printed, as one line for a message. Repeated lines are left out, and so are
+    those in which nft only underlines its input (^^^).
+    """
     lines: list[str] = []
     for line in map(str.strip, text.splitlines()):
         if line.strip("^~") and line not in lines:
@@ -171,7 +179,9 @@ def _on_one_line(text: str) -> str:
 
 
 def _kind_and_remedy(printed: str) -> tuple[str, str]:
-    """The kind of the error of a tool that has printed this, and what to do about it."""
+    """Recognize the error of a tool by what it has printed: its kind, and what to do about it. The
+    kind of an unknown error is "refused", without a remedy.
+    """
     for pattern, kind, remedy in _MEANING_OF_OUTPUT:
         if re.search(pattern, printed):
             return kind, remedy

@@ -41,7 +41,7 @@ class Pyroute2Backend(NetlinkBackend):
     """
 
     def __init__(self, handle: Any) -> None:
-        """Use this handle; BackendError if it cannot be used."""
+        """Use this handle. It is not tried out yet: the first call shows whether it works."""
         self._handle = handle
         super().__init__()
 
@@ -56,8 +56,8 @@ class Pyroute2Backend(NetlinkBackend):
 
 
 class PollingWatch(Watch):
-    """See `Watch`. A wait reads the host at once, then once a second, and ends when the host
-    differs from what was read before.
+    """Watches a kernel that sends no reports: a wait reads its routing at once, then once a second,
+    and ends when the routing differs from what was read before.
     """
 
     def __init__(self, backend: Pyroute2Backend) -> None:
@@ -70,7 +70,11 @@ class PollingWatch(Watch):
         *,
         clock: Clock | None = None,  # noqa: ARG002  a kernel has only the machine's clock
     ) -> bool:
-        """See `Watch.wait`. The host is compared with what the last wait, or the start, read."""
+        """Read the kernel's routing now, and then once a second. Return True once it differs from
+        the reading before, or False after `timeout` seconds. The reading before the first one is
+        from the end of the last wait, or from when the watch began, so a change since then counts,
+        too.
+        """
         deadline = time.monotonic() + timeout
         while True:
             before = self._last
@@ -100,9 +104,12 @@ class _Pipe(Netlink):
         return []
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
-        """Yield the answer to each request, in their order."""
+        """Send a request for each body, and yield the answers in this order: a message each, or the
+        error with which the kernel refuses the request.
+        """
         for body in bodies:
             try:
+                # Without NLM_F_ACK, pyroute2 would not wait for an answer.
                 [answer] = self._answers(type_, NLM_F_ACK, body)
             except KernelError as error:
                 yield error
@@ -110,31 +117,35 @@ class _Pipe(Netlink):
                 yield answer
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
-        """Send each message; return the errors by the sequence number in the message: pyroute2
-        sends it with another one. With NLM_F_ACK, pyroute2 waits for the kernel's answer.
+        """Send messages that change something; return the errors of those that the kernel refuses,
+        by the sequence number that the caller gave to the message. pyroute2 sends it with another
+        number.
         """
         errors: dict[int, KernelError] = {}
         for packed in messages:
             _, type_, flags, sequence, _ = HEADER.unpack_from(packed)
             try:
+                # Without NLM_F_ACK, pyroute2 would not wait for an answer.
                 self._answers(type_, flags | NLM_F_ACK, packed[HEADER.size :])
             except KernelError as error:
                 errors[sequence] = error
         return errors
 
     def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield each message of a list as a run of its own, after its size."""
+        """Ask the kernel for one of its lists, and yield (size, run) as `Netlink.dump_in_runs`
+        does. Here, each message is a run of its own.
+        """
         for answer in self._answers(type_, NLM_F_DUMP, body):
             yield len(answer), answer
 
     def _answers(self, type_: int, flags: int, body: bytes) -> list[bytes]:
-        """Send a request by the handle; return the messages that answer it, without the
-        acknowledgement. KernelError if the kernel refuses it.
+        """Send a request through the handle; return the messages that answer it, without the
+        acknowledgement. KernelError if the kernel refuses the request.
         """
         try:
             messages = self._handle.nlm_request_batch([_Request(type_, flags, body)])
         except Exception as error:
-            # pyroute2 is not imported here: its NetlinkError is known by this attribute.
+            # pyroute2 is not imported here, so its NetlinkError is recognized by this attribute.
             number = getattr(error, "code", None)
             if number is None:
                 raise
@@ -151,9 +162,14 @@ class _Pipe(Netlink):
 
 
 class _Request(dict[str, dict[str, int]]):
-    """A message for pyroute2, which fills in the header, calls `encode` and sends `data`."""
+    """A message of ours in the form that pyroute2 sends: pyroute2 puts a sequence number into the
+    header, calls `encode`, and sends `data`.
+    """
 
     def __init__(self, type_: int, flags: int, body: bytes) -> None:
+        """Keep the header and the body. pyroute2 puts a sequence number into the header and calls
+        `encode`, which packs both into `data`.
+        """
         super().__init__(header={"type": type_, "flags": flags})
         self._body = body
         self.data = b""

@@ -39,24 +39,28 @@ class WaitClock(Protocol):
 
 
 class Reports:
-    """Listens to what Linux reports of its routing; to be used in a `with` block."""
+    """Waits for reports of Linux that its routing has changed; to be used in a `with` block."""
 
     def __init__(self, backend: RouteBackend, clock: WaitClock) -> None:
+        """Begin to listen, so that `wait` misses no change from now on."""
         self._clock = clock
         self._watch: Watch | None = None  # stays None if this process may not listen
         with suppress(BackendError):
             self._watch = backend.watch()
 
     def forget(self) -> None:
-        """Forget what was reported so far."""
+        """Forget the reports that have come so far, such as those of the caller's own changes: the
+        next `wait` waits for a later one.
+        """
         if self._watch is not None:
             with suppress(BackendError):
-                self._watch.wait(0.0)
+                self._watch.wait(0.0)  # takes all reports that are there
 
     def wait(self, seconds: float) -> None:
-        """Wait at most so many seconds for a report. After one, sleep for `_REST`, which limits how
-        often the caller reads the kernel. If this process may not listen, sleep for all the
-        seconds. Raises what `WaitClock.sleep` raises if the caller has to end.
+        """Wait until Linux reports a change, but at most so many seconds. After a report, rest for
+        `_REST` seconds: more reports may follow, and the caller reads the kernel after each wait.
+        If this process cannot listen, sleep for all the seconds. If the caller has to end, for
+        example because its run is cancelled, raise what `WaitClock.sleep` raises.
         """
         seconds_to_sleep = seconds
         if self._watch is not None:

@@ -37,9 +37,9 @@ route then.
 
 
 def leads_out(link: Link | None) -> bool:
-    """Whether a default route through this device counts as a way out of the host. A tunnel counts.
-    An InfiniBand device does not, because InfiniBand seldom has an IP router; a configuration can
-    name it. A device that the snapshot does not list (None) does not count.
+    """Whether a default route through this device counts as a way out of the host. Tunnels count.
+    An InfiniBand device does not, because it seldom leads to an IP router, but a configuration can
+    name it. None, for a device that the snapshot does not list, does not count either.
     """
     if link is None or link.loopback:
         return False
@@ -47,25 +47,26 @@ def leads_out(link: Link | None) -> bool:
 
 
 def is_tunnel(link: Link | None) -> bool:
-    """Whether the device only wraps packets or hands them to a program, and another device sends
-    them. Hardware is never a tunnel, whatever its link type. Most tunnels have a link type that no
-    card has; the others are recognised by their kind.
+    """Whether the device is a tunnel: it wraps packets or hands them to a program, and another
+    device sends them. Hardware is never a tunnel, whatever its link type.
     """
     if link is None or link.kind in _KINDS_OF_HARDWARE:
         return False
+    # Most tunnels have a link type that no card has; the others are recognised by their kind.
     return link.type not in _LINK_TYPES_OF_CARDS or link.kind in _TUNNELS_LIKE_ETHERNET
 
 
 def is_tap(link: Link | None) -> bool:
-    """Whether the device is a tap: its Ethernet frames go to a program, such as a VPN, a virtual
-    machine, or Open vSwitch in user space. A tun has the same kind, and no Ethernet.
+    """Whether the device is a tap, which hands Ethernet frames to a program: a VPN, a virtual
+    machine, or Open vSwitch in user space. A tun device has the same kind, but no Ethernet.
     """
     return link is not None and link.kind == _TAP and link.type == ARPHRD_ETHERNET
 
 
 def is_card(link: Link | None, links: Mapping[str, Link]) -> bool:
-    """Whether the device is a network card or built on one, so that it can lead to the network of
-    the host. A bridge counts if one of its ports does not lead to a container or virtual machine.
+    """Whether the device is a network card, or is built on one, and so can lead to the network of
+    the host. A bridge counts if at least one of its ports leads elsewhere than to a container or
+    virtual machine. InfiniBand does not count (`leads_out`).
     """
     if link is None or is_tunnel(link) or not leads_out(link):
         return False

@@ -30,8 +30,8 @@ def width_of(family: int) -> int:
 
 
 def as_ip(value: str | IP) -> IP:
-    """The address that a text means, or an address unchanged. A zone ("%eth0") raises ValueError:
-    routes have a field for the device.
+    """The address that a text means; an address is returned unchanged. ValueError if it has a zone
+    ("fe80::1%eth0"), because a route has another field for the device.
     """
     address = ip_address(value) if isinstance(value, str) else value
     if isinstance(address, IPv6Address) and address.scope_id is not None:
@@ -71,8 +71,8 @@ class Prefix(_Block):
         def __hash__(self) -> int: ...
 
     def __new__(cls, family: int, first: int, length: int) -> "Prefix":  # noqa: PYI034  no subclasses
-        """Make a valid prefix. ValueError if the family is unknown, if the length or the address is
-        out of range, or if host bits are set. `_replace` and `_make` do not call this.
+        """Make a prefix that is valid. ValueError if the family is unknown, if the length or the
+        address is out of range, or if host bits are set. `_replace` and `_make` check nothing.
         """
         width = _WIDTH.get(family)
         if width is not None and 0 <= length <= width and 0 <= first < 2**width:
@@ -83,15 +83,15 @@ class Prefix(_Block):
 
     @classmethod
     def parse(cls, text: str | IPv4Network | IPv6Network) -> "Prefix":
-        """Read `10.0.0.0/8`, `fd00::/8`, or a single address (with its full length). Host bits
-        raise ValueError.
+        """Read a prefix such as `10.0.0.0/8` or `fd00::/8`, or a single address, which is a block
+        of one. Host bits raise ValueError.
         """
         return cls.of(ip_network(text))
 
     @classmethod
     def of(cls, value: IPv4Network | IPv6Network | IP) -> "Prefix":
-        """The block of an `ipaddress` network or of a single address. A zone raises ValueError, as
-        in `as_ip`.
+        """Convert an `ipaddress` network, or a single address, to a block. ValueError if it has a
+        zone (`as_ip`).
         """
         if isinstance(value, IPv4Address | IPv6Address):
             return cls(value.version, int(as_ip(value)), value.max_prefixlen)
@@ -99,7 +99,7 @@ class Prefix(_Block):
 
     @classmethod
     def around(cls, family: int, number: int, length: int) -> "Prefix":
-        """The block of this length that contains the address `number`."""
+        """The block of this length that contains an address; `number` is the address's value."""
         host_bits = _WIDTH[family] - length
         return cls(family, number >> host_bits << host_bits, length)
 
@@ -152,8 +152,8 @@ class Prefix(_Block):
 
 
 def extent(family: int, first: int, last: int) -> str:
-    """The addresses from first to last as text: one address, one prefix, or else both ends, such
-    as 10.0.0.1-10.0.0.9.
+    """The addresses from first to last, as text for an operator: one address, one prefix, or else
+    both ends, such as 10.0.0.1-10.0.0.9.
     """
     if first == last:
         return str(ip_at(family, first))
@@ -165,14 +165,14 @@ def extent(family: int, first: int, last: int) -> str:
 
 def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
     """The fewest blocks that together cover exactly the addresses first to last, in order."""
-    # Any, because mypy does not know that both are of one family.
+    # Any, because mypy does not know that both addresses are of one family.
     ends: list[Any] = [ip_at(family, first), ip_at(family, last)]
     return map(Prefix.of, summarize_address_range(*ends))
 
 
 def borders_of(blocks: Iterable[Prefix]) -> list[int]:
-    """The numbers at which a block begins or is over: for each block, its first address and the
-    address after its last one. Sorted, each once; all blocks are of one family.
+    """Where a block begins or has just ended: for each block, its first address and the address
+    after its last one, as integers, sorted, each once. All blocks are of one family.
     """
     borders: set[int] = set()
     for block in blocks:
@@ -182,10 +182,10 @@ def borders_of(blocks: Iterable[Prefix]) -> list[int]:
 
 
 def joined(blocks: Iterable[Prefix]) -> Iterator[Prefix]:
-    """The fewest blocks with the same addresses as these together, in order: two halves become one
-    block, and a block inside another one goes. All are of one family.
+    """Merge blocks of one family into the fewest blocks with the same addresses, in order. For
+    example, the two halves of a block become that block, and a block inside another one goes.
     """
-    # Any, because mypy does not know that all are of one family.
+    # Any, because mypy does not know that all blocks are of one family.
     networks: list[Any] = [block.to_network() for block in blocks]
     return map(Prefix.of, collapse_addresses(networks))
 
@@ -199,8 +199,8 @@ _IPV4_MAPPED = Prefix.parse("::ffff:0:0/96")
 
 
 def as_ipv4(block: Prefix) -> Prefix | None:
-    """The IPv4 block that is written as an IPv6 one (`::ffff:10.0.0.0/104`), in its last 32 bits;
-    None for every other block.
+    """The IPv4 block (10.0.0.0/8) that is written as an IPv6 block (::ffff:10.0.0.0/104); None for
+    every other block.
     """
     if block not in _IPV4_MAPPED:
         return None

@@ -104,8 +104,8 @@ _PROTOCOLS = {
 
 
 def protocol_name(number: int) -> str:
-    """The name of a route protocol as `ip route` prints it, or `hostrouting`; the number if it has
-    no name.
+    """The name of a route protocol as `ip route` prints it, but `hostrouting` for our own; the
+    number if the protocol has no name.
     """
     return _PROTOCOLS.get(number, str(number))
 
@@ -212,8 +212,8 @@ class Route(NamedTuple):
         protocol: int = 0,
         type: RouteType = "unicast",  # noqa: A002  as in the constructor
     ) -> "Route":
-        """Make a route with one next hop or none. An IPv4 route without a gateway has the scope
-        link, as with `ip route add`.
+        """Make a route to `prefix` with one next hop (`dev` or `gateway` or both), or with none. An
+        IPv4 route by a device without a gateway has the scope link, as with `ip route add`.
         """
         destination = prefix if isinstance(prefix, Prefix) else Prefix.parse(prefix)
         hops: tuple[NextHop, ...] = ()
@@ -242,27 +242,27 @@ class Route(NamedTuple):
 
     @property
     def is_passed_over(self) -> bool:
-        """Whether Linux lists the route and does not use it: it has expired, or all its next hops
-        are dead. A route without next hops is used.
+        """Whether Linux lists the route but does not use it, because it has expired or all its next
+        hops are dead.
         """
         if self.expired:
             return True
         for hop in self.next_hops:
             if not hop.dead:
                 return False
-        return bool(self.next_hops)
+        return bool(self.next_hops)  # a route without next hops, such as a blackhole, is used
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The sort key of the routes of one table to one prefix. Linux uses the route with the
-        lowest metric, and of several in IPv6, the one with the highest preference.
+        """The sort key of the routes of one table to one prefix, of which Linux uses the first: the
+        one with the lowest metric and, of several such IPv6 routes, the highest preference.
         """
         return self.metric, -PREFERENCES.index(self.preference)
 
     @property
     def has_gateway(self) -> bool:
-        """Whether a next hop has a gateway. Without one, packets go to the destination directly, or
-        never leave this host.
+        """Whether any next hop has a gateway. Without a gateway, packets go to their destination
+        directly, or never leave this host.
         """
         return any(hop.gateway is not None for hop in self.next_hops)
 
@@ -273,7 +273,7 @@ class Route(NamedTuple):
 
     @property
     def way(self) -> str:
-        """The next hops, as `ip route` prints them."""
+        """The next hops as text, as `ip route` prints them."""
         family = self.prefix.family
         if len(self.next_hops) == 1:
             return self.next_hops[0].words_for(family)
@@ -282,7 +282,9 @@ class Route(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The type, unless it is unicast, and the prefix, as `ip route` prints them."""
+        """The beginning of the route as `ip route` prints it: the prefix, after the type unless
+        that is unicast.
+        """
         where = "default" if self.prefix.length == 0 else str(self.prefix)
         return where if self.type == "unicast" else f"{self.type} {where}"
 
@@ -317,7 +319,7 @@ class Route(NamedTuple):
         words = [f"{word} {value}" for word, value in attributes.items() if value is not None]
         if self.expired:
             words.append("expires 0sec")
-        words += self.unread
+        words += self.unread  # the encapsulations
         if self.preference != "medium":
             words.append(f"pref {self.preference}")
         return words
@@ -328,7 +330,7 @@ def _devs_by(next_hops: Iterable[NextHop]) -> tuple[str, ...]:
 
 
 def devs_of(routes: Iterable[Route]) -> frozenset[str]:
-    """All devices by which these routes lead."""
+    """All devices through which these routes lead."""
     devs: set[str] = set()
     for route in routes:
         devs.update(route.devs)
@@ -341,14 +343,14 @@ def bare_hop(hop: NextHop) -> NextHop:
 
 
 def bare(route: Route) -> Route:
-    """The route without the state of its next hops (dead, linkdown), so that a route that is wanted
-    can be compared with one that Linux lists. The next hops of IPv6 are sorted: Linux stores each
-    as an entry of its own, and their order has no meaning.
+    """The route without the state of its next hops (dead, linkdown), so that a wanted route can be
+    compared with one that Linux lists. IPv6 next hops are sorted, because their order has no
+    meaning.
     """
     if len(route.next_hops) == 1:
         [hop] = route.next_hops
         if not hop.linkdown and not hop.dead:
-            return route  # most routes: this halves the time of a plan of 10,000
+            return route  # as most routes are: this halves the time of a plan of 10,000 routes
     next_hops = [bare_hop(hop) for hop in route.next_hops]
     if route.prefix.family != IPV4:
         next_hops.sort(key=str)
@@ -356,8 +358,9 @@ def bare(route: Route) -> Route:
 
 
 def as_stored(route: Route) -> tuple[Route, ...]:
-    """The entries as which Linux stores the route. In IPv6, each next hop is an entry of its own,
-    which can have its own protocol; any other route, and one with a nexthop object, is one entry.
+    """Split a route into the entries as which Linux stores it. An IPv6 route has an entry for each
+    next hop, and these entries can have different protocols. An IPv4 route is one entry, and so is
+    a route with a nexthop object.
     """
     if route.prefix.family == IPV4 or len(route.next_hops) < 2 or route.nexthop_id is not None:
         return (route,)
@@ -365,10 +368,12 @@ def as_stored(route: Route) -> tuple[Route, ...]:
 
 
 def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
-    """Return the routes that Linux lists for its entries of one key, which are given in its order.
-    All IPv6 entries with a gateway are listed as one route, with the fields of the first and the
-    next hops of all. Linux continues after the last of them, so entries without a gateway that are
-    in between are not listed.
+    """Return the routes that `ip route` shows for these stored entries, which have the same key and
+    are in the kernel's order.
+
+    Linux stores an IPv6 route as one entry for each next hop. It lists all entries with a gateway
+    as one route, which has the fields of the first entry and the next hops of all. The list then
+    goes on after the last of these entries, so an entry without a gateway between them is missing.
     """
     places = [place for place, entry in enumerate(entries) if _is_joined(entry)]
     if not places:
@@ -381,17 +386,21 @@ def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
 
 
 def _is_joined(entry: Route) -> bool:
-    """Whether Linux lists this entry together with others of its key, as a single IPv6 route."""
-    # An IPv4 entry, and one with a nexthop object, already has all next hops.
+    """Whether Linux may list this stored entry as a next hop of one route with other entries. It
+    joins all IPv6 entries that have the same key and a gateway, whoever added them.
+    """
+    # An IPv4 entry, or one with a nexthop object, already has all next hops of its route.
     if entry.prefix.family == IPV4 or entry.nexthop_id is not None:
         return False
     return entry.has_gateway
 
 
 def deletion_command(route: Route) -> str:
-    """The `ip` command that deletes exactly this route. It names the nexthop object, or the only
-    next hop of a unicast route. Several next hops are left out: Linux deletes the route with all of
-    them. So is the type: Linux compares only the fields that are given.
+    """The `ip` command that deletes this route and no other. It names the nexthop object, or the
+    next hop of a unicast route that has only one.
+
+    The type and several next hops are left out: Linux compares only the fields that are given, and
+    deletes the route with all of its next hops.
     """
     words = ["ip" if route.prefix.family == IPV4 else "ip -6", f"route del {route.prefix}"]
     if route.source is not None:

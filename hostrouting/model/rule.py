@@ -74,14 +74,14 @@ class Rule(NamedTuple):
         selectors = self.selectors()
         if self.src is None:
             selectors.insert(0, ("from", "all"))
-        words = [f"{self.priority}:", self._in_words(selectors), self._action()]
+        words = [f"{self.priority}:", self._selectors_in_words(selectors), self._action_in_words()]
         if self.suppress_prefixlength is not None:
             words.append(f"suppress_prefixlength {self.suppress_prefixlength}")
         if self.suppress_ifgroup is not None:
             words.append(f"suppress_ifgroup {self.suppress_ifgroup}")
         return " ".join(words)
 
-    def _action(self) -> str:
+    def _action_in_words(self) -> str:
         """What the rule does, as `ip rule` prints it."""
         if self.action == "goto":
             return f"goto {self.target}"
@@ -94,10 +94,12 @@ class Rule(NamedTuple):
     @property
     def selection(self) -> str:
         """The packets that the rule selects, as `ip rule` prints them, but without "from all"."""
-        return self._in_words(self.selectors())
+        return self._selectors_in_words(self.selectors())
 
-    def _in_words(self, selectors: Iterable[tuple[str, str]]) -> str:
-        """These selectors, with "not" if the rule is for all other packets."""
+    def _selectors_in_words(self, selectors: Iterable[tuple[str, str]]) -> str:
+        """These selectors as text. If the rule is for all packets that do not meet them, the text
+        begins with "not".
+        """
         words = [f"{word} {value}" for word, value in selectors]
         if self.invert:
             words.insert(0, "not")
@@ -107,32 +109,36 @@ class Rule(NamedTuple):
         """The selectors with their values, as `ip rule` prints them and in its order."""
         selectors = list(self.others)
         if self.src is not None:
-            selectors.append(("from", self._block(self.src)))
+            selectors.append(("from", self._block_in_words(self.src)))
         if self.dst is not None:
-            selectors.append(("to", self._block(self.dst)))
+            selectors.append(("to", self._block_in_words(self.dst)))
         if self.fwmask:
-            selectors.append(("fwmark", self._mark()))
+            selectors.append(("fwmark", self._mark_in_words()))
         if self.iif:
             selectors.append(("iif", self.iif))
         return sorted(selectors, key=_place)
 
-    def _block(self, block: Prefix) -> str:
+    def _block_in_words(self, block: Prefix) -> str:
+        # As `ip rule` prints it: a single address has no length.
         return str(block).removesuffix(f"/{width_of(self.family)}")
 
-    def _mark(self) -> str:
+    def _mark_in_words(self) -> str:
+        # As `ip rule` prints it: a mask of all 32 bits is left out.
         if self.fwmask == _WHOLE_MASK:
             return f"{self.fwmark:#x}"
         return f"{self.fwmark:#x}/{self.fwmask:#x}"
 
 
 def _place(selector: tuple[str, str]) -> int:
-    """The position at which `ip rule` prints this selector; unknown selectors come last."""
+    """The sort key that brings selectors into the order of `ip rule`; unknown ones come last."""
     word, _ = selector
     return SELECTORS.index(word) if word in SELECTORS else len(SELECTORS)
 
 
 def default_rules(family: int) -> tuple[Rule, ...]:
-    """The rules of every new network namespace: local, main and, in IPv4, default."""
+    """The rules of every new network namespace: they look up the tables local, main and, in IPv4,
+    default.
+    """
     local = Rule(family, 0, table=TABLE_LOCAL)
     main = Rule(family, 32766, table=TABLE_MAIN)
     if family != IPV4:

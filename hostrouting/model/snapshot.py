@@ -52,14 +52,16 @@ class Address(NamedTuple):
     peer: IP | None = None
 
     def faults_between(self) -> Iterator[Fault]:
-        """Yield a fault if the prefix length is longer than the address."""
+        """Yield a fault if the prefix length exceeds the number of bits of the address."""
         bits = (self.peer or self.ip).max_prefixlen
         if self.length > bits:
             yield Fault("length", str(self.length), f"is more than the {bits} bits of the address")
 
     @property
     def network(self) -> Prefix:
-        """The network to which Linux adds a route: that of the peer, if the address has one."""
+        """The network to which Linux adds a route because of this address: that of the peer, if
+        the address has one.
+        """
         inside = self.peer or self.ip
         return Prefix.around(inside.version, int(inside), self.length)
 
@@ -91,8 +93,9 @@ class Snapshot(NamedTuple):
         return {link.name: link for link in self.links}
 
     def with_routes(self, added: Iterable[Route]) -> "Snapshot":
-        """The host after these routes were added, behind all others. Each replaces a route of
-        hostrouting (protocol 213) with the same key, as `ip route replace` does.
+        """The host as it would be after these routes are added, behind all others. A new route
+        replaces a route of hostrouting (protocol 213) that has the same key, as with `ip route
+        replace`.
         """
         new_routes = tuple(added)
         keys = {route.key for route in new_routes}
@@ -105,8 +108,8 @@ class Snapshot(NamedTuple):
         return [route for route in self.routes if route.prefix == everywhere]
 
     def to_json(self) -> str:
-        """The snapshot as JSON for `from_json`, in ASCII, so that no stream has to escape a name;
-        fields with their default value are left out.
+        """The snapshot as a JSON text that `from_json` reads, in ASCII so that any encoding can
+        write it. Fields with their default value are left out.
         """
         import json  # noqa: PLC0415  a check on the host reads and writes none
 
@@ -121,7 +124,7 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Snapshot":
-        """Read the output of `to_json`. A ConfigError lists every fault."""
+        """Read a text that `to_json` has made. A ConfigError lists all faults at once."""
         try:
             document = parse(text)
             _take_out_schema(document)
@@ -131,12 +134,14 @@ class Snapshot(NamedTuple):
 
 
 def _take_out_schema(document: Any) -> None:
-    """Remove the key `schema`, which is not a field. ConfigError if it is missing or not SCHEMA."""
+    """Check the key `schema` of a saved snapshot and remove it, because it is not a field of
+    Snapshot. ConfigError if it is missing, or not the SCHEMA that this version reads.
+    """
     schema = document.pop("schema", "") if isinstance(document, dict) else ""
     if schema == SCHEMA:
         return
     rule = f"is not {SCHEMA!r}"
     if schema:
-        # Cut off after 60 characters, because a value of any length can be there.
+        # Cut off after 60 characters, because the value can have any length.
         rule = f"is {schema!r:.60}, and this version reads {SCHEMA!r}"
     raise ConfigError([Fault("", "", rule, remedy=SAVE)])

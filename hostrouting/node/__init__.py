@@ -23,9 +23,11 @@ def run_gate() -> None:
 
 
 def run_boot() -> None:
-    """Make the part of a pass that the first argument names."""
+    """Run by a service at boot: do what the first argument names, which is to set the static
+    routes, to load the table for probes, or to check.
+    """
     _require_python()
-    from hostrouting.node.boot import run_service  # noqa: PLC0415  as above
+    from hostrouting.node.boot import run_service  # noqa: PLC0415  an older Python cannot read it
 
     _exit(run_service(sys.argv[1]))
 
@@ -33,14 +35,14 @@ def run_boot() -> None:
 def run_guard() -> None:
     """Keep the routing right until a signal ends this process."""
     _require_python()
-    from hostrouting.node.guard import run_guard  # noqa: PLC0415  as above
+    from hostrouting.node.guard import guard_host  # noqa: PLC0415  an older Python cannot read it
 
-    _exit(run_guard())
+    _exit(guard_host())
 
 
 def run_trial() -> None:
-    """Load what the gate loads, and decide nothing. Whoever installs the program, or asks for its
-    status, sees by this whether the interpreter can run it.
+    """Try whether this interpreter can run the gate: load what the gate loads, and decide nothing.
+    An install and `status` run this.
     """
     if sys.version_info < OLDEST_PYTHON:
         sys.exit("it is Python {}.{}".format(*sys.version_info[:2]))
@@ -51,6 +53,7 @@ def run_trial() -> None:
 
 
 def _require_python() -> None:
+    # If this Python is too old to import the library, log what to do, and exit.
     if sys.version_info >= OLDEST_PYTHON:
         return
     needed = "{}.{}".format(*OLDEST_PYTHON)
@@ -60,8 +63,10 @@ def _require_python() -> None:
         f"Python {present}; install a newer one, and then, as root: $(ls /usr/bin/python3.?? | "
         "tail -1) /etc/hostrouting/hostrouting.pyz apply --config /etc/hostrouting/config.json\n"
     )
-    os.write(2, line.encode())  # its own buffer would be lost
-    _exit(1)  # not REFUSED: the shell of the gate then says how to start units all the same
+    os.write(2, line.encode())  # print would only fill a buffer, which _exit does not write
+    # Not REFUSED: with any other status, the shell command of the gate refuses the unit, too, and
+    # also says how to start units all the same.
+    _exit(1)
 
 
 def _exit(status: int) -> None:

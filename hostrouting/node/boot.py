@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 
 def run_service(part: str) -> int:
-    """Make this part of a pass; return the exit status of the service."""
+    """Make this part of a pass in the process of a service; return the exit status."""
     stop_on_signals()
     return make_part(cast("PassPart", part), Host.local(), clock=MachineClock())
 
 
 def make_part(part: PassPart, host: Host, *, clock: NodeClock) -> int:
-    """Make the part, again and again while something is awaited (`await_pass`), and log what is
-    wrong; return 1 if it fails or holds units back, else 0.
+    """Make this part of a pass, again and again while it waits for something that may still come,
+    and log what is wrong. Return the exit status of the service: 1 if the part fails, or would keep
+    a gated unit from starting, else 0.
     """
     try:
         with TimeLimit(TIME_LIMIT):

@@ -29,7 +29,7 @@ class TimeIsUp(BaseException):
 
 
 def stop_on_signals() -> None:
-    """From now on, a signal raises Stopped."""
+    """From now on, each signal of `_SIGNALS` raises Stopped, and does not kill this process."""
     for number in _SIGNALS:
         signal.signal(number, _stop)
 
@@ -40,13 +40,13 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 
 def _ignore_later_signals() -> None:
-    """Have the signals of `_SIGNALS` do nothing from now on, so that changes can be rolled back.
-    The caller is a handler, and raises an exception next. SIGALRM, which is not one of them, comes
-    once more after `_AGAIN` seconds if the block of the TimeLimit has not ended by then.
+    """Have the signals of `_SIGNALS` do nothing from now on: a handler calls this just before it
+    raises the exception that ends the process, so that no later signal interrupts the rollback.
     """
     for each in _SIGNALS:
         signal.signal(each, _ignore)  # with SIG_IGN, Python warns if two signals come at once
-    # Python drops an exception that is raised while a destructor runs, and the block would go on.
+    # Python drops an exception that is raised while a destructor runs: then the block of the
+    # TimeLimit goes on. So the alarm comes once more, and raises again, if the block has not ended.
     signal.setitimer(signal.ITIMER_REAL, _AGAIN)
 
 
@@ -70,9 +70,9 @@ class TimeLimit:
 
     def __enter__(self) -> None:
         signal.signal(signal.SIGALRM, self._end)
-        # From then on, the alarm comes every 0.25 s until its handler runs. Python runs a handler
-        # between two instructions: if the first alarm comes just before a system call that blocks,
-        # the next one interrupts that call.
+        # When the time is over, the alarm comes every 0.25 s until its handler runs. Python runs a
+        # handler between two instructions: if the first alarm comes just before a system call that
+        # blocks, the next one interrupts that call.
         signal.setitimer(signal.ITIMER_REAL, self._seconds, 0.25)
 
     def __exit__(self, *_: object) -> None:

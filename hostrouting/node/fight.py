@@ -31,12 +31,12 @@ _REMEDY = Remedy(
 
 
 class Fight:
-    """Counts the repairs of a guard, and knows whether a fight is on."""
+    """Counts the repairs of the guard, to notice a fight: another program undoes each of them."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._repairs = 0
-        self._last = self._said = 0.0
+        self._last = self._said = 0.0  # the times of the last repair, and of the last line
         self.end()  # an earlier guard that was killed may have left the file
 
     @property
@@ -45,10 +45,12 @@ class Fight:
         return self._repairs >= _REPAIRS
 
     def note(self, done: Done, now: float) -> str:
-        """Count a pass as a repair if it has changed anything. Return the line for the journal when
-        a fight begins, each hour of it, and when it is over; else an empty text.
+        """Count this pass as a repair if it has changed anything. Many repairs without a long pause
+        are a fight. Return the line for the journal when a fight begins, each hour while it lasts,
+        and when it is over; else an empty text.
         """
         repairs = [*done.changes, *(operation.object for operation in done.operations)]
+        # Nothing had to be repaired for a while, so a fight is over.
         if now - self._last > _QUIET:
             was_on = self.is_on
             self.end()
@@ -66,22 +68,26 @@ class Fight:
         )
         with suppress(HostError):
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
-        # With exactly _REPAIRS, the fight has just begun.
+        # Nothing is to be logged before the next hour is over. With exactly _REPAIRS, the fight has
+        # just begun, and is logged at once.
         if self._repairs > _REPAIRS and now - self._said < _SAY_AGAIN:
             return ""
         self._said = now
         return f"{sentence}; {_REMEDY}"
 
     def end(self) -> None:
-        """End the fight, if there is one: forget the repairs, and remove the file."""
+        """Forget the repairs, and remove the file by which `status` knows that another program
+        undoes them. Does no harm if there is no fight.
+        """
         self._repairs = 0
         with suppress(HostError):
             self._files.remove(HostLayout.fight_path)
 
 
 def read_fight(files: Files) -> Finding | None:
-    """Return a warning with the number of `repairs` if the guard of this host is in a fight; else
-    None, also if the file does not have a number and a sentence, as a guard writes them.
+    """Return a warning if another program keeps undoing what the guard of this host repairs. The
+    guard notes that in a file, with the number of its repairs and a sentence. None if there is no
+    such file, or if something else is written in it.
     """
     # Not by splitlines, which also ends a line at characters that a device's name can have.
     number, _, sentence = (files.read(HostLayout.fight_path) or "").partition("\n")

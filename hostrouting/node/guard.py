@@ -57,7 +57,7 @@ _REST_FACTOR = 25
 """A rest is this many times as long as the work of the pass before it."""
 
 
-def run_guard() -> int:
+def guard_host() -> int:
     """Guard this host until a signal ends this process; return the exit status of the service."""
     try:
         stop_on_signals()
@@ -74,7 +74,7 @@ def run_guard() -> int:
 
 
 class Guard:
-    """Makes passes, and keeps what the guard has to know from one to the next."""
+    """Repairs the routing of a host, pass after pass, and keeps what the next pass has to know."""
 
     def __init__(
         self,
@@ -89,32 +89,41 @@ class Guard:
         self._watch = watch
         self._clock = clock
         self._whole_pass_from = clock.now()
-        """The time from which on the next pass is a whole one."""
+        """The time from which on the next pass is a whole one, which also loads the table for
+        probes, and checks. Other passes only set the routes.
+        """
         self._refusals = 0
-        """How many passes in a row Linux has refused, up to the last pass."""
+        """In how many passes in a row, up to the last one, Linux has refused all changes."""
         self._fight = Fight(host.files)
         self._said: dict[bool, set[Line]] = {False: set(), True: set()}
-        """The lines of the last pass that was not a whole one, and of the last that was; in a
-        fight, those of all passes since it began.
+        """What was logged, so that it is not logged again: the lines of the last whole pass (True),
+        and of the last other pass (False). While another program undoes each repair (a fight), the
+        lines of earlier passes stay, too.
         """
         self._has_failed = False
-        """Whether a pass has held units back, and no whole pass since then was without that."""
+        """Whether a pass has held units back, and the journal does not say yet that this is over.
+        """
 
     def run(self) -> None:
-        """Make passes for ever; the first is a whole one."""
+        """Repair the routing again and again, until an exception ends this: make a pass whenever
+        Linux reports a change, and also from time to time.
+        """
         try:
             while True:
                 idle_time = self.make_next_pass()
                 if self._watch.wait(idle_time, clock=self._clock.for_watch):
                     self._clock.sleep(_GATHER)
-                    self._watch.wait(0.0)  # discard what was reported meanwhile: the same change
+                    # Discard what was reported meanwhile, because it belongs to the same change.
+                    self._watch.wait(0.0)
         finally:
-            self._fight.end()
+            self._fight.end()  # else its file would say that another program still undoes repairs
 
     def make_next_pass(self) -> float:
-        """Make a pass, and rest. Return in how many seconds the next one is due, even if nothing
-        changes; zero or fewer mean at once. After a pass that only sets the routes, a whole one is
-        due as soon as `_WHOLE_INTERVAL` is over.
+        """Make a pass, and rest. Return in how many seconds the next pass is due if nothing changes
+        until then; zero or less means at once.
+
+        A whole pass also checks; any other pass only sets the routes. A whole pass is made if the
+        last one began at least `_WHOLE_INTERVAL` ago.
         """
         is_whole = self._clock.now() >= self._whole_pass_from
         if is_whole:
@@ -123,11 +132,12 @@ class Guard:
         idle_time = _RETRY_AFTER.get(self._refusals, _IDLE_TIME)
         if is_whole:
             return idle_time
+        # A whole pass has to follow this one soon, to check what it has done.
         return min(idle_time, self._whole_pass_from - self._clock.now())
 
     def _make_pass(self, *, is_whole: bool) -> float:
-        """Make a pass, and log what is new. Return how many seconds to rest after it: the longer it
-        has worked, the more, within limits.
+        """Make a pass, and log what is new. Return how many seconds to rest after it: longer after
+        a pass that has worked longer, so that the guard uses little of a processor.
         """
         with TimeLimit(TIME_LIMIT):
             # Processor time, because a wait for the lock is not work.
@@ -135,6 +145,7 @@ class Guard:
             lines, refuses = self._make_parts(PARTS if is_whole else ("static_routes",))
             seconds = self._clock.processor_time() - began
         self._say_new(lines, self._said[is_whole])
+        # Say once that all is right again, but not while another program undoes each repair.
         if refuses:
             self._has_failed = True
         elif is_whole and self._has_failed and not self._fight.is_on:
@@ -143,8 +154,8 @@ class Guard:
         return min(max(seconds * _REST_FACTOR, _SHORTEST_REST), _LONGEST_REST)
 
     def _make_parts(self, parts: Collection[PassPart]) -> tuple[list[Line], bool]:
-        """Make these parts of a pass. Return the lines for the journal, and whether units are held
-        back.
+        """Make these parts of a pass. Return the lines for the journal, and whether gated units
+        must not start now.
         """
         done = Done()  # `run_pass` notes its changes there, also if it fails
         refusals_in_a_row = self._refusals + 1
@@ -167,12 +178,15 @@ class Guard:
         return lines, outcome.refuses
 
     def _say_new(self, lines: list[Line], said: set[Line]) -> None:
-        """Log the lines that are not in `said`, those of the last pass of this kind; then replace
-        `said` by them. In a fight they are added, so that nothing is logged twice.
+        """Log those lines of a pass that are not in `said`, the lines of the last pass of the same
+        kind (whole, or only setting the routes). Then put the lines of this pass into `said`, for
+        the next one.
         """
         for line in lines:
             if line not in said:
                 say(*line)
+        # While another program undoes each repair, `said` also keeps the lines of earlier passes:
+        # otherwise two lines that alternate would be logged again and again.
         if not self._fight.is_on:
             said.clear()
         said.update(lines)

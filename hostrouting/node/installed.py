@@ -31,8 +31,10 @@ WAIT = 60.0
 
 
 def read_config(host: Host) -> HostRoutingConfig:
-    """Return the configuration that is in force; the caller has the lock of the host. If it cannot
-    be read, the markers of the last verdict are removed before the error is raised.
+    """Return the configuration with which a process of the node makes a pass: the installed one,
+    read under the lock of the host, which the caller holds. If it cannot be read, the markers of
+    the last check are removed before the error is raised, because their verdict may be wrong by
+    now.
 
     HostError if nothing is configured: with an empty configuration, a guard would delete all our
     routes.
@@ -52,8 +54,9 @@ def read_config(host: Host) -> HostRoutingConfig:
 def await_installed_pass(
     host: Host, parts: Collection[PassPart] = PARTS, *, clock: NodeClock
 ) -> PassOutcome:
-    """Make passes of these parts until nothing is awaited any more (`await_pass`). Log what they
-    have changed, and what the last one has found; return its outcome.
+    """Make these parts of a pass with the installed configuration, again and again while something
+    is missing that may still come (`await_pass`). Log what all passes have changed, and what the
+    last one has found; return its outcome.
     """
     done = Done()
 

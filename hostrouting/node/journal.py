@@ -27,7 +27,7 @@ _ABOUT_SIGNALS = (
 
 
 def say(level: int, text: str) -> None:
-    """Log a line. If it cannot be written, that is ignored: no decision depends on the log."""
+    """Log a line. A line that cannot be written is lost: no decision depends on the log."""
     line = f"<{level}>hostrouting: {printable(text)}\n"
     try:
         os.write(2, line.encode())
@@ -36,24 +36,24 @@ def say(level: int, text: str) -> None:
 
 
 def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
-    """Yield the lines about a pass: what was changed, what is wrong, and each verdict that is ok.
-    The other verdicts are among the findings.
+    """Yield the lines for the journal about a pass: what was changed, each verdict that is ok, and
+    then what is wrong, with any other verdict: it may be why a start is refused.
     """
     changes = done.changes
     if changes:
         yield INFO, f"static routes changed: {len(changes):,}, first: {changes[0]}"
     for operation in done.operations:
         yield INFO, str(operation)
+    if outcome.report is not None:
+        for family in outcome.report.families:
+            if family.verdict == "ok":
+                yield INFO, str(family)
     findings = outcome.to_log
     for finding in findings[:LOGGED]:
         level = ERROR if finding.severity == "error" else WARNING
         yield level, finding.line
     if len(findings) > LOGGED:
         yield WARNING, f"and {len(findings) - LOGGED:,} more findings"
-    if outcome.report is not None:
-        for family in outcome.report.families:
-            if family.verdict == "ok":
-                yield INFO, str(family)
 
 
 def say_failure(error: BaseException) -> None:
@@ -63,13 +63,18 @@ def say_failure(error: BaseException) -> None:
 
 
 def describe_failure(error: BaseException) -> list[str]:
-    """Return lines that say why a process of the node ended before its work was done; and what is
-    true now, if the error has notes about that.
+    """Return lines that say why a process of the node ended before its work was done, and what is
+    true now, such as routes that were rolled back, if the error has notes about that.
     """
     if isinstance(error, Stopped):
         lines = [f"{error} ended this; {_ABOUT_SIGNALS}"]
     elif isinstance(error, TimeIsUp):
-        lines = [f"this took longer than {error} s, and was ended"]
+        lines = [
+            (
+                f"this took longer than {error} s, and was ended (if another process holds the "
+                "lock of this host, lslocks shows it)"
+            )
+        ]
     elif isinstance(error, HostRoutingError):
         lines = [line.strip() for line in str(error).split("\n")]
     else:

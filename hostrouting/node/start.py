@@ -30,14 +30,14 @@ _ADVICE = (
 
 
 def decide_start(unit: str) -> int:
-    """Decide whether the unit may start; return the exit status of the gate."""
+    """Decide whether the unit may start on this machine; return the exit status of the gate."""
     stop_on_signals()
     return decide(unit, Host.local(), clock=MachineClock())
 
 
 def decide(unit: str, host: Host, *, clock: NodeClock) -> int:
     """Decide whether the unit may start on this host; return PASSED or REFUSED, and log why."""
-    advice = _ADVICE
+    advice = _ADVICE  # how to start units without the gate
     try:
         with TimeLimit(TIME_LIMIT):
             if _may_start(unit, host, clock):
@@ -54,6 +54,7 @@ def decide(unit: str, host: Host, *, clock: NodeClock) -> int:
 
 def _may_start(unit: str, host: Host, clock: NodeClock) -> bool:
     """Return whether nothing holds the unit back; log what does."""
+    # The gate must not run or believe what other users can change.
     untrusted = [*find_untrusted(host.files)]
     for finding in untrusted:
         say(ERROR, finding.line)
@@ -61,6 +62,8 @@ def _may_start(unit: str, host: Host, clock: NodeClock) -> bool:
         return False
 
     outcome = await_installed_pass(host, clock=clock)
+    # Refuse a unit that runs the gate although the configuration does not gate it. Otherwise, a
+    # configuration that gates nothing would let every unit start.
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         say(
             ERROR,

@@ -32,7 +32,9 @@ _LOADS = 2
 
 
 def find_operation(nftables: Nftables, settings: ProbeRewriteConfig) -> Operation | None:
-    """Return what the table needs; None if it is right. HostError if nft does not answer."""
+    """Return what has to be done to the nftables table that rewrites probes: create, replace or
+    delete it; None if it is right. HostError if nft does not answer.
+    """
     listing = nftables.listing(TABLE)
     if not settings.enabled:
         return None if listing is None else _DELETE
@@ -42,11 +44,12 @@ def find_operation(nftables: Nftables, settings: ProbeRewriteConfig) -> Operatio
 
 
 def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
-    """Whether the listed table has the rules of these settings, and no other lines. A rule is
-    recognised by the comment that ends its line, so an edited rule with the old comment is not
-    noticed. Another line is a rule of another program, or `flags dormant`, with which somebody
-    has turned the table off.
+    """Whether the table, as nft lists it, has the rules of these settings and nothing else. A rule
+    is recognised by the comment that ends its line, so an edited rule with the old comment is not
+    noticed. An extra line can be another program's rule, or `flags dormant`, by which somebody has
+    turned the table off.
     """
+    # The comment of the table has a digest of the rules, so it differs for other settings.
     table_comment, *rule_comments = probe_comments(settings)
     lines = [line.strip() for line in listing.splitlines()]
     rules = [line for line in lines if line and not line.startswith(_FRAME)]
@@ -59,11 +62,12 @@ def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
 
 
 def load_table(nftables: Nftables, settings: ProbeRewriteConfig, *, done: list[Operation]) -> None:
-    """Load or delete the table if it differs from the configuration, and append what was done to
-    `done`. HostError if nft fails, or if the table still differs afterwards.
+    """Make the nftables table that rewrites probes what the settings ask for: load it, or delete it
+    if the rewrite is off. A table that is right is left alone. Append what was done to `done`.
+    HostError if nft fails, or if the table is still wrong afterwards.
     """
     text = render_probe_table(settings) if settings.enabled else PROBE_DELETION
-    for _ in range(_LOADS):  # another program may flush nftables after the first
+    for _ in range(_LOADS):  # twice if another program flushes nftables after the first load
         operation = find_operation(nftables, settings)
         if operation is None:
             return

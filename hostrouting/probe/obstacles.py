@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a warning if probes are rewritten, but the host does not forward IPv6. There is none if
-    the snapshot does not say whether it does.
+    """Yield a warning if probes are rewritten, but the host does not forward IPv6: then no probe
+    reaches a pod. Yield nothing if the snapshot does not know whether the host forwards.
     """
     if config.probe_rewrite.enabled and snapshot.ipv6_forwarding is False:
         sentence = "net.ipv6.conf.all.forwarding is 0, so no probe is forwarded to a pod"
@@ -26,9 +26,9 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
 
 
 def _command_to_forward(snapshot: Snapshot) -> str:
-    """The command that makes the host forward IPv6. First it sets accept_ra from 1 to 2 on each
-    device with a default route of a router advertisement: Linux deletes this route when forwarding
-    is turned on while accept_ra is 1.
+    """The command that makes the host forward IPv6 and keeps its default route. If that route is
+    from a router advertisement, Linux would delete it when forwarding is turned on while the
+    accept_ra of its device is 1. So the command first sets such an accept_ra to 2.
     """
     commands: list[str] = []
     for route in snapshot.default_routes(IPV6):

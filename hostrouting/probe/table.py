@@ -34,8 +34,9 @@ PROBE_DELETION = f"add table ip6 {TABLE}\ndelete table ip6 {TABLE}\n"
 
 
 def render_probe_table(config: ProbeRewriteConfig) -> str:
-    """The nft text that replaces the table with the configured one. The comment of the table has a
-    digest of the rules: `probe.load` compares only comments, so this one differs if any rule does.
+    """The nft text that loads the table that rewrites probes, in the place of an older one. The
+    comment of the table has a digest of its rules. `probe.load` compares only comments, and so sees
+    whether any rule differs.
     """
     import hashlib  # noqa: PLC0415  a check of the host makes no table
 
@@ -51,9 +52,10 @@ def probe_comments(config: ProbeRewriteConfig) -> tuple[str, ...]:
 
 
 def _rules(config: ProbeRewriteConfig) -> str:
-    """The text of both chains. One rewrites the source of probes, because Linux does not forward a
-    packet from a link-local address; the other one writes this address into the replies again.
-    The first rule decides about nearly every packet with one comparison.
+    """The two chains of the table, as nft text. The load balancer probes from a link-local address,
+    and Linux does not forward such a packet. So the first chain gives a probe a global source
+    address, and the second chain puts the link-local address back into the reply. The rule "not a
+    probe" comes first, so that nearly every packet costs only one comparison.
     """
     probe = config.link_local
     after_rewrite = config.global_address

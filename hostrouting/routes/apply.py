@@ -3,7 +3,7 @@
 If the key of a new route is free, the route is added. If an old route of ours has the key, the new
 one is appended behind it, and Linux uses it as soon as the old one is deleted: packets always have
 a route. An old one is deleted first only if a rollback, which deletes the new one, could take the
-old one instead (`deletion_could_take`). A request to delete names our protocol. So no request
+old one instead (`deletion_could_hit`). A request to delete names our protocol. So no request
 changes another program's route, whenever that route is added.
 
 The table that is read back is right if a plan made from it has nothing left to do. If not, or if
@@ -20,8 +20,8 @@ from hostrouting.errors import ApplyError, BackendError
 from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
 from hostrouting.model.prefix import IPV4
 from hostrouting.model.route import OURS, Route, RouteKey, as_stored, bare
-from hostrouting.routes.plan import deletion_could_take, present_by_key, steps_for_key
-from hostrouting.text import first_of
+from hostrouting.routes.plan import deletion_could_hit, present_by_key, steps_for_key
+from hostrouting.text import first_few
 
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
@@ -43,12 +43,12 @@ def apply_plan(
 ) -> None:
     """Carry out the plan, which was made from the snapshot `before`, or leave everything as it was.
 
-    Raises RouteConflict, before anything is changed, if another program's route holds a key. Raises
-    ApplyError if the kernel refuses a change, or if the table does not match the plan afterwards.
-    Then the changes were rolled back as far as possible, and the error says what is in the table.
-    `raise_if_cancelled` is called before each batch; what it raises is raised again after the
-    rollback. `done` gets the changes that are in effect at the end, also if an error is raised. A
-    plan without changes writes nothing.
+    Raises RouteConflict, before anything is changed, if the plan has a conflict. Raises ApplyError
+    if the kernel refuses a change, or if the table does not match the plan afterwards. Then the
+    changes were rolled back as far as possible, and the error says what is in the table.
+    `raise_if_cancelled` is called before each batch of changes; what it raises is raised again
+    after the rollback. `done` gets the changes that are in effect at the end, also if an error is
+    raised. A plan without changes writes nothing.
     """
     plan.require_no_conflict()
     if not plan.changes:
@@ -60,7 +60,7 @@ def apply_plan(
         if not problems:
             return
         after = _undo(backend, present, in_effect)
-    except BaseException as stopped:  # perhaps during the rollback, which then is tried once more
+    except BaseException as stopped:  # if it stopped the rollback itself, this is the second try
         try:
             after = _undo(backend, present, in_effect)
         except BaseException as ended:
@@ -80,8 +80,8 @@ def _carry_out(
     raise_if_cancelled: Callable[[], object],
     done: list[RouteRequest],
 ) -> list[BackendError]:
-    """Make the changes, then read the table back. Return the errors: what Linux has refused, or
-    what is not as planned.
+    """Make the changes of the plan, then read the table back. Return what Linux has refused, or
+    what is not as planned; empty if all is well. The changes in effect are added to `done`.
     """
     try:
         for requests in _batches(plan):
@@ -95,31 +95,35 @@ def _carry_out(
 
 
 def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
-    """Return two batches of requests. The first has the additions, and before them the deletions of
-    old routes that a rollback could take instead of the new ones. The second has all others.
+    """Return the requests in two batches, so that packets always have a route: the first adds the
+    new routes, and the second deletes the old ones.
+
+    Some old routes are deleted in the first batch, before the additions: those that Linux could
+    delete in place of the new route if a rollback asks it to delete that (`deletion_could_hit`).
     """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
-    first: list[RouteRequest] = []
-    last: list[RouteRequest] = []  # deletions of routes that serve packets until new ones are there
+    first_batch: list[RouteRequest] = []
+    # Deletions of routes that lead packets until the new routes are there.
+    last_batch: list[RouteRequest] = []
     for step in plan.changes:
         if step.action == "delete":
             successor = added.get(step.route.key)
-            must_go_first = successor and deletion_could_take(successor, step.route)
-            batch = first if must_go_first else last
+            must_go_first = successor and deletion_could_hit(successor, step.route)
+            batch = first_batch if must_go_first else last_batch
             batch.append(RouteRequest("delete", step.route))
-    occupied = {request.route.key for request in last}  # "add" would fail there
+    occupied = {request.route.key for request in last_batch}  # "add" would fail there
     for route in added.values():
         verb: Verb = "append" if route.key in occupied else "add"
-        first.append(RouteRequest(verb, route))
-    return [first, last]
+        first_batch.append(RouteRequest(verb, route))
+    return [first_batch, last_batch]
 
 
 def _send(
     requests: list[RouteRequest], backend: RouteBackend, done: list[RouteRequest]
 ) -> list[BackendError]:
-    """Make these changes, and add those that had an effect to `done`. Return the refusals, but not
-    those because the table is already as asked (`is_done`). All changes are tried, so that the
-    error names every route that Linux refuses.
+    """Send these requests to the kernel, and add those that had an effect to `done`. Return the
+    refusals. It is no refusal if the table is already as the request asks (`is_done`). All requests
+    are tried, so that the error names every route that Linux refuses.
     """
     before = len(done)
     done += requests  # until there is an answer, any of them may be in effect
@@ -129,8 +133,8 @@ def _send(
 
 
 def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
-    """After the changes, read the routes back. Yield an error for each key of which the routes are
-    not as planned: a new plan would still have something to do.
+    """After the changes, read the routes back. Yield an error for each key whose routes are not as
+    planned: a new plan would still have something to do.
     """
     wanted = dict.fromkeys(step.route.key for step in plan.steps)  # None: no route is wanted
     wanted |= {step.route.key: step.route for step in plan.steps if step.action != "delete"}
@@ -151,8 +155,9 @@ def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[Backen
 def _undo(
     backend: RouteBackend, before: dict[RouteKey, list[Route]], done: list[RouteRequest]
 ) -> str:
-    """Reverse the requests that are in effect, and return a sentence about what is true now.
-    Afterwards, `done` has only the requests that could not be reversed.
+    """Roll back: reverse the requests of `done` that are in effect, and return a sentence about
+    what is in the table now. `before` are the routes of each key before the changes. Afterwards,
+    `done` has only the requests that are still in effect, or may be.
     """
     reversals: list[RouteRequest] = []
     problem = ""
@@ -163,8 +168,9 @@ def _undo(
             key = request.route.key
             if request.verb != "delete":
                 reversals.append(RouteRequest("delete", request.route))
+            # If another program has added a route meanwhile, ours would come behind it and not be
+            # used, so it is not added again.
             elif known_entries.issuperset(_entries({key: now[key]})):
-                # Not if another program has added a route meanwhile: ours would come after it.
                 reversals.append(RouteRequest("append", request.route))
         backend.change(reversals)
     except BackendError as error:
@@ -181,18 +187,18 @@ def _undo(
     ]
     if not differing:
         return "every change was rolled back: the route table is as it was before"
-    pairs = "; ".join(first_of(differing))
+    pairs = "; ".join(first_few(differing))
     return f"not every change could be rolled back{problem}: there is now {pairs}"
 
 
 def _in_effect(
     requests: Iterable[RouteRequest], now: dict[RouteKey, list[Route]]
 ) -> list[RouteRequest]:
-    """Return the requests that are in effect, as these routes show: an added route is there, a
-    deleted one is not.
+    """Return the requests that are in effect, as the routes of `now` show: the added route is
+    there, or the deleted one is not.
 
-    Only these may be reversed. To delete a route that is not there can do harm: in IPv4, a request
-    without a metric then deletes a route of ours with another metric.
+    Only these may be reversed, because a request to delete a route that is not there can do harm:
+    in IPv4, without a metric, it then deletes a route of ours with another metric.
     """
     entries = _entries(now)
     return [
@@ -202,12 +208,14 @@ def _in_effect(
     ]
 
 
-def _entries(routes_of_keys: dict[RouteKey, list[Route]]) -> set[Route]:
-    """The entries that Linux has stored for these routes. In IPv6, each next hop is an entry, and
-    all count as ours: Linux lists them with the protocol of the first, so their own is not known.
+def _entries(routes_by_key: dict[RouteKey, list[Route]]) -> set[Route]:
+    """Split these routes into the entries that Linux has stored for them, so that they can be
+    compared with requests. In IPv6, each next hop is an entry, and Linux lists the protocol of the
+    first entry only. So IPv6 entries are compared without their protocols: all get ours, as in a
+    request.
     """
     entries: set[Route] = set()
-    for routes in routes_of_keys.values():
+    for routes in routes_by_key.values():
         for route in routes:
             protocol = route.protocol if route.prefix.family == IPV4 else OURS
             entries.update(as_stored(route._replace(protocol=protocol)))
@@ -219,7 +227,9 @@ def _read(backend: RouteBackend, keys: Collection[RouteKey]) -> dict[RouteKey, l
 
 
 def _present(snapshot: Snapshot, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
-    """The routes of each of these keys, without the state of their next hops."""
+    """The present routes of each of these keys, to compare the table before and after a change. The
+    state of next hops (dead, linkdown) is left out, because it changes without any request.
+    """
     present = present_by_key(snapshot, keys)
     return {key: [*map(bare, present[key])] for key in keys}
 

@@ -27,8 +27,9 @@ def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
 
 
 def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[str]:
-    """Return the devices of which any may be the right one; empty if the first of these default
-    routes, the best one, is not in doubt.
+    """Return the devices that may not be the intended uplink: those of the best default route (the
+    first of `defaults`), and those that may be meant instead. Empty if the best default route is
+    not in doubt.
     """
     if not defaults:
         return frozenset()
@@ -36,11 +37,13 @@ def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[st
 
 
 def _doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
-    """If several default routes are as good as the first, and lead through different devices,
-    return these: nobody has chosen between them, so any may be the intended uplink. Else none.
+    """Return the devices of all default routes that are as good as the first, if there are others
+    than the first route's own: nobody has chosen between them, so any may be the intended uplink.
+    Otherwise return none.
 
-    Somebody has chosen all devices of a route with several next hops, so they are not in doubt. An
-    exception is a route from router advertisements: networkd joins those of several devices.
+    A single route with several next hops is not in doubt, because somebody has chosen all of its
+    devices. An exception is a route from router advertisements: networkd joins those of several
+    devices into one route.
     """
     used = defaults[0]
     devs_of_equals = devs_of(route for route in defaults if _rank(route) == _rank(used))
@@ -51,12 +54,14 @@ def _doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
 
 
 def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[str]:
-    """If the first default route leads through a tunnel, return its devices, and those of the
-    default route that it hides. Else none.
+    """If the first default route leads through a tunnel, return its devices and those of the
+    default route that it hides (the first one without a tunnel): either may be the intended uplink.
+    Otherwise return none.
 
-    If it hides none, it may be the only way out of the host, and not in doubt: a provider's line
-    (PPP); or a tap, as with slirp or Open vSwitch in user space, if no network card has an address
-    of this family, link-local ones aside.
+    A tunnel that hides no default route is in doubt, too, with two exceptions that may rightly be
+    the only way out of the host. The first is a provider's line (PPP). The second is a tap, as with
+    slirp or Open vSwitch in user space, if no network card has an address of this family, except
+    link-local ones.
     """
     links = snapshot.links_by_name
     used = defaults[0]
@@ -81,9 +86,11 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
 def devs_hidden_by_a_tunnel(
     devs: Iterable[str], defaults: Iterable[Route], links: Mapping[str, Link]
 ) -> frozenset[str]:
-    """If one of the devices is a tunnel, return those of the first default route without a tunnel.
+    """Return the devices by which packets would leave without the tunnel: those of the first
+    default route that has no tunnel. `devs` are the devices of the first default route, or the
+    expected ones. If none of them is a tunnel, none is hidden.
 
-    Field states: wg-quick-full-tunnel, tailscale-exit-node.
+    tests/hosts: wg-quick-full-tunnel, tailscale-exit-node.
     """
     if has_tunnel(devs, links):
         for route in defaults:
@@ -93,8 +100,9 @@ def devs_hidden_by_a_tunnel(
 
 
 def usable_defaults(routes: Iterable[Route]) -> list[Route]:
-    """The default routes among these, of all tables, with the next hops that are alive; the best
-    first: by table (main, then the lowest), metric and preference.
+    """Of these routes, return the default routes that Linux can use for every packet, with only the
+    next hops that are alive. The best comes first: by table (main, then the lowest number), then by
+    metric and preference.
     """
     defaults = [route for route in routes if route.prefix.length == 0 and route.type == "unicast"]
     alive = with_next_hops(filter(is_for_all_packets, defaults), lambda hop: not hop.dead)
@@ -112,14 +120,15 @@ def with_next_hops(routes: Iterable[Route], is_usable: Callable[[NextHop], bool]
 
 
 def is_for_all_packets(route: Route) -> bool:
-    """Whether Linux uses the route for every packet, and so also when it looks for a gateway: the
-    route is not limited to sources or a tos, and its lifetime is not over.
+    """Whether Linux uses the route for packets of every kind, and so also when it looks up how to
+    reach a gateway. Such a route is not limited to some sources or a tos, and its lifetime is not
+    over.
     """
     return not (route.source or route.tos or route.expired)
 
 
 def _rank(route: Route) -> tuple[bool, int, int, int, int]:
-    """Sort default routes by this, the best first. In one table, the halves of a default route (/1)
-    come before a whole one.
+    """The sort key of default routes: the best route has the lowest. In one table, the halves of a
+    default route (/1) come before a whole one, because Linux prefers the longer prefix.
     """
     return (route.table != TABLE_MAIN, route.table, -route.prefix.length, *route.rank)

@@ -31,13 +31,18 @@ def keep_routes(
     purpose: Purpose = "upkeep",
     raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> RoutePlan:
-    """Give the host the routes of the configuration, all or none; return the plan. In an undo,
-    our unconfigured routes go even if another route conflicts or waits: the undone run may have
-    added them. `done` and `raise_if_cancelled` are those of `apply_plan`. Raises NotReady if a
-    route has to wait, and what `apply_plan` raises.
+    """Give the host the routes of the configuration; return the plan.
 
-    The route for replies to probes comes last. If Linux refuses it, for example because IPv6 is
-    disabled on its device, the returned plan has a warning, and nothing fails.
+    If a route conflicts or has to wait, the purpose says what is done all the same. "apply" changes
+    nothing. "upkeep" sets the other configured routes, because routes through one device are needed
+    even while another device is down; it does not delete unconfigured routes. "undo" only deletes
+    unconfigured routes, because the undone run may have added them.
+
+    The route for replies to probes comes last, and nothing fails because of it. If Linux refuses
+    it, for example because IPv6 is disabled on its device, the returned plan has a warning.
+
+    Raises NotReady if a route has to wait, and what `apply_plan` raises. `done` and
+    `raise_if_cancelled` are those of `apply_plan`.
     """
     configured = {route.key for route in config.static_routes.routes}
     replies = {route.key for route in reply_routes(config)} - configured
@@ -46,14 +51,17 @@ def keep_routes(
     plan = plan_static_routes(config, before, may_move=purpose != "upkeep")
     unconfigured = tuple(step for step in plan.steps if step.route.key not in wanted)
     if unconfigured:
-        # A rollback also has to know which other routes have the key of a route that is deleted.
+        # Read the host again near the routes to delete: a rollback has to know which other routes
+        # have their keys, and the first snapshot may lack these.
         before = backend.snapshot(near=[step.route.prefix for step in plan.steps])
     steps = plan.steps
     if plan.conflicts or plan.waiting:
-        steps = unconfigured if purpose == "undo" else ()
+        left_out = (*plan.conflicts, *unconfigured)
+        possible = tuple(step for step in plan.steps if step not in left_out)
+        steps = {"apply": (), "upkeep": possible, "undo": unconfigured}[purpose]
 
     of_replies = RoutePlan(tuple(step for step in steps if step.route.key in replies))
-    others = tuple(step for step in steps if step.route.key not in replies)
+    others = tuple(step for step in steps if step not in of_replies.steps)
     apply_plan(
         RoutePlan(others),
         backend,
@@ -61,11 +69,11 @@ def keep_routes(
         done=done,
         raise_if_cancelled=raise_if_cancelled,
     )
+    plan.require_no_conflict()  # only now, because some routes are changed in spite of a conflict
+    if plan.waiting:
+        raise NotReady("; ".join(map(str, plan.route_waits)), findings=plan.failed_waits)
     try:
         apply_plan(of_replies, backend, before=before, done=done)
     except ApplyError as error:
         plan = plan.with_reply_warnings(error.findings)
-    plan.require_no_conflict()  # not before: an undo has deleted some routes all the same
-    if plan.waiting:
-        raise NotReady("; ".join(map(str, plan.route_waits)), findings=plan.failed_waits)
     return plan

@@ -31,7 +31,6 @@ from hostrouting.model.route import (
     Route,
     RouteKey,
     as_stored,
-    protocol_name,
 )
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.steps import RoutePlan, RouteStep
@@ -39,8 +38,10 @@ from hostrouting.routes.uplink import Need, Uplink
 
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
-    """The route for replies to probes, if the configuration wants one. Its destination is on the
-    link. Callers leave it out if a configured static route has the same key.
+    """The route by which replies to probes leave this host, if the configuration wants one
+    (`ensureRoute`). It leads to the network of the global address from which probes seem to come
+    (such as fd00::1/64), and has no gateway. Callers leave it out if a configured static route has
+    the same key.
     """
     rewrite = config.probe_rewrite
     if not (rewrite.enabled and rewrite.ensure_route):
@@ -52,9 +53,12 @@ def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
 def plan_static_routes(
     config: HostRoutingConfig, snapshot: Snapshot, *, may_move: bool = True
 ) -> RoutePlan:
-    """Plan how to get from the snapshot to the routes of a configuration. Our other routes are
-    deleted. Without `may_move`, as for the gate, a static route of ours that works stays although
-    it would lead elsewhere now. The route for replies to probes names its device, so never moves.
+    """Plan the steps from the host as it is (`snapshot`) to the routes that the configuration
+    wants. Routes of ours that it does not want are deleted.
+
+    Without `may_move`, a static route of ours that works stays, even if it would lead elsewhere if
+    it were made now: packets do not move because a VPN or a new card has come. The route for
+    replies to probes names its device, so `may_move` does not matter to it.
     """
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}
@@ -81,9 +85,12 @@ def _plan_route(
     may_move: bool = True,
     on_link: bool = False,
 ) -> RoutePlan:
-    """Plan one configured route; `present` are the routes that have its key now. A route of ours
-    that works stays if the wanted route still needs something or, without `may_move`, if it leads
-    elsewhere. For `on_link`, see `Uplink.route_to`.
+    """Plan one configured route. `present` are the routes on the host that have its key now.
+
+    If one of ours works already, it stays while the wanted route lacks something (a Need). Without
+    `may_move`, it also stays if the wanted route leads elsewhere; `_follows_its_routers` has the
+    exceptions. The plan says what a route that stays will do after a reboot. For `on_link`, see
+    `Uplink.route_to`.
     """
     key = static.key
     wanted = uplink.route_to(
@@ -97,7 +104,7 @@ def _plan_route(
     elif (
         working is None
         or may_move
-        or _way(working) == _way(wanted)
+        or _where_it_leads(working) == _where_it_leads(wanted)
         or _follows_its_routers(working, wanted, uplink.defaults_for(static.dev))
     ):
         return RoutePlan(steps_for_key(wanted, present))
@@ -112,15 +119,19 @@ def _plan_route(
 
 
 def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink) -> Route | None:
-    """Return the route that Linux uses of `present`, which have the key of `static`, if it is ours
-    and works; else None. It works if its devices and gateways are as configured, and each next hop
-    has a link and reaches its gateway, unless it is dead: Linux does not use it then.
+    """Find the route of ours that already does what `static` asks, so that it can stay; None if
+    there is none. `present` are the routes with the key of `static`. Linux uses one of them, and
+    only this one can be the working route.
+
+    It works if all its next hops have the configured device and gateway. Each next hop that is not
+    dead must also have a link and reach its gateway; Linux does not use dead ones.
     """
     used = min(present, key=_order_of_use, default=None)
-    # Without next hops, it leads by a nexthop object that the kernel does not describe.
+    # A route without next hops leads by a nexthop object that the kernel does not describe, so
+    # nobody knows whether it is as configured.
     if used is None or used.protocol != OURS or used.is_passed_over or not used.next_hops:
         return None
-    entry = as_stored(used)[0]  # in IPv6, the other next hops may be another program's
+    entry = as_stored(used)[0]  # in IPv6, its first next hop: others may be another program's
     for hop in entry.next_hops:
         if static.dev not in {None, hop.dev} or static.gateway not in {None, hop.gateway}:
             return None
@@ -130,9 +141,10 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
 
 
 def _follows_its_routers(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
-    """Whether the working route is replaced even without `may_move`: the wanted route has all of
-    its next hops, and more, because routers come back one by one; or a gateway of the working route
-    is in no default route any more (its router may be gone), and the wanted one adds no device.
+    """Whether the wanted route replaces the working one even without `may_move`, because the
+    routers have changed. Either the wanted route has all next hops of the working one, and more:
+    routers come back one by one. Or a gateway of the working route is in no default route any more,
+    so its router may be gone, and the wanted route leads through no further device.
     """
     hops = _hops_alive(working)
     if hops < _hops_alive(wanted):
@@ -142,7 +154,9 @@ def _follows_its_routers(working: Route, wanted: Route, defaults: Iterable[Route
 
 
 def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKey, list[Route]]:
-    """The present routes by key, in the kernel's order: those with these keys, and all of ours."""
+    """Group the present routes by key: those with one of `keys`, and all of ours. The routes of one
+    key stay in the kernel's order.
+    """
     present: dict[RouteKey, list[Route]] = {key: [] for key in keys}
     for route in snapshot.routes:
         if route.protocol == OURS or route.key in present:
@@ -151,8 +165,10 @@ def present_by_key(snapshot: Snapshot, keys: Iterable[RouteKey]) -> dict[RouteKe
 
 
 def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[RouteStep, ...]:
-    """Return the steps for one key. `present` are the routes that have the key now. If no route is
-    wanted, ours are deleted. If there is a conflict, it is the only step.
+    """Return the steps for one key, after which Linux uses the wanted route, or one that leads the
+    same way. `present` are the routes that have the key now. Ours are deleted if they lead
+    elsewhere, or if no route is wanted. If Linux uses another program's route that leads elsewhere,
+    this is a conflict, and the only step.
     """
     stale: list[Route] = []
     staying: list[Route] = []  # the first of them is the one that Linux will use
@@ -161,14 +177,15 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
             staying.append(route)
             continue
         for entry in as_stored(route):
-            if wanted is not None and _way(entry) == _way(wanted):
+            if wanted is not None and _where_it_leads(entry) == _where_it_leads(wanted):
                 staying.append(entry)
-            # An old entry is left alone if Linux could delete one before it that stays: behind
-            # that, Linux does not use the old entry anyway.
-            elif not any(deletion_could_take(entry, before) for before in staying):
+            # An old entry is left alone if a request to delete it could take an earlier one that
+            # stays. It does no harm, because Linux uses the earlier one.
+            elif not any(deletion_could_hit(entry, before) for before in staying):
                 stale.append(entry)
-    # The last route is deleted first, so that a rollback adds them in their order. But a route with
-    # fewer next hops goes before the others: a request to delete another could take it instead.
+    # Delete the last route first: a rollback begins with the last deletion and adds each route
+    # behind the others, so the routes get their old order back. But routes with fewer next hops go
+    # first, because a request to delete a route with more could take one with fewer instead.
     stale.reverse()
     stale.sort(key=lambda route: len(route.next_hops))
     reason = "not configured" if wanted is None else "leads elsewhere"
@@ -178,17 +195,18 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     if not staying:
         return (*deletions, RouteStep("add", wanted, "missing"))
     used = staying[0]
-    if _way(used) == _way(wanted):
-        owner = "" if used.protocol == OURS else f" (proto {protocol_name(used.protocol)})"
-        return (RouteStep("keep", used, f"exists{owner}"), *deletions)
+    if _where_it_leads(used) == _where_it_leads(wanted):
+        return (RouteStep("keep", used, "exists"), *deletions)
     reason = f"a route that is not hostrouting's has the same destination and metric: [{used}]"
     return (RouteStep("conflict", wanted, reason, used),)
 
 
-def deletion_could_take(deleted: Route, other: Route) -> bool:
-    """Whether Linux, asked to delete `deleted`, a route of ours, would delete `other` if that comes
-    first under the same key. Linux compares the protocol and, place by place, the next hops; it
-    ignores further next hops of the request.
+def deletion_could_hit(deleted: Route, other: Route) -> bool:
+    """Whether a request to delete `deleted`, a route of ours, could make Linux delete `other`
+    instead. Both have the same key, and `other` comes first.
+
+    Linux compares the protocol and, place by place, the next hops. It ignores further next hops of
+    the request, so a route with only the first of them is taken, too.
     """
     if other.protocol != OURS:
         return False
@@ -198,20 +216,22 @@ def deletion_could_take(deleted: Route, other: Route) -> bool:
 
 
 def _order_of_use(route: Route) -> tuple[bool, int, int]:
-    """Sort the routes with one RouteKey by this: Linux uses the first. A route that has expired, or
-    has only dead next hops, comes last. In IPv6, the preference of the router counts.
+    """The sort key of the routes with one RouteKey: Linux uses the first. A route that has expired,
+    or has only dead next hops, comes last. In IPv6, the preference of the router counts.
     """
     return (route.is_passed_over, *route.rank)
 
 
-def _way(route: Route) -> tuple[object, ...]:
-    """The fields of a route that decide where its packets go; `unread` are its encapsulations. A
-    dead next hop beside others does not count: Linux does not use it, and no wanted route has one.
+def _where_it_leads(route: Route) -> tuple[object, ...]:
+    """What decides where the packets of a route go: two routes with the same way are equally good.
+    A dead next hop beside others does not count, because Linux does not use it, and a wanted route
+    has no dead next hops.
     """
+    # `unread` are the encapsulations. An expired route leads nowhere.
     return (route.type, _hops_alive(route), route.unread, bool(route.expired))
 
 
 def _hops_alive(route: Route) -> set[NextHop]:
-    """The device and the gateway of each next hop that is not dead; of all, if all are."""
+    """The device and the gateway of each next hop that is not dead; of each, if all are dead."""
     alive = [hop for hop in route.next_hops if not hop.dead] or route.next_hops
     return {NextHop(hop.dev, hop.gateway) for hop in alive}

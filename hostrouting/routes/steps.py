@@ -49,7 +49,7 @@ class RouteStep(NamedTuple):
 
     @property
     def finding(self) -> Finding:
-        """The conflict as a finding."""
+        """The finding about this step, which is a conflict."""
         prefix = str(self.route.prefix)
         sentence = f"{prefix} cannot be installed: {self.reason}"
         return Finding("route-conflict", "error", sentence, prefix, self.remedy)
@@ -74,15 +74,19 @@ class RoutePlan(NamedTuple):
 
     @classmethod
     def joined(cls, plans: Sequence["RoutePlan"]) -> "RoutePlan":
-        """Join the plans: conflicts come first, then kept routes, deletions and additions."""
-        # Field by field: the steps of all plans, then what waits in all of them, and so on.
+        """Make one plan of several. Its conflicts come first, because they prevent the rest; then
+        kept routes; then deletions before additions, because a new route may have the key of an old
+        one.
+        """
+        # Join the plans field by field: the steps of all, then what waits in all, and so on.
         plan = cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
         steps = sorted(plan.steps, key=lambda step: [*_SIGNS].index(step.action))
         return plan._replace(steps=tuple(steps))
 
     def of_replies(self) -> "RoutePlan":
-        """Make this the plan of the route for replies to probes: if there is a conflict, or the
-        route has to wait, the plan has only warnings that say so, and no steps.
+        """Return this plan as that of the route for replies to probes, which never makes a run
+        fail. If there is a conflict, or the route has to wait, the result has warnings that say so,
+        and no steps.
         """
         obstacles = [*self.findings()]
         return RoutePlan().with_reply_warnings(obstacles) if obstacles else self
@@ -102,8 +106,8 @@ class RoutePlan(NamedTuple):
         return tuple(step for step in self.steps if step.action == "conflict")
 
     def require_no_conflict(self) -> None:
-        """Raise RouteConflict if there is a conflict. The error also says what other routes wait
-        for.
+        """Raise RouteConflict if there is a conflict. The error also lists the routes that wait,
+        with what they need.
         """
         if self.conflicts:
             findings = [step.finding for step in self.conflicts]
@@ -139,6 +143,7 @@ class RoutePlan(NamedTuple):
         why there is no route for replies to probes.
         """
         warnings = [*self.reply_findings]
+        # For a staying route, `need` is what it will do, such as "wait for" or "lead" and the rest.
         for need, routes in grouped(self.staying).items():
             sentence = f"after the next boot, {_named(routes)} will {need}; what is there now stays"
             warnings.append(
@@ -158,9 +163,9 @@ class RoutePlan(NamedTuple):
         deleted = {step.route for step in self.steps if step.action == "delete"}
         routes: list[Route] = []
         for route in snapshot.routes:
-            if deleted.isdisjoint(as_stored(route)):  # none of its next hops goes
+            if deleted.isdisjoint(as_stored(route)):
                 routes.append(route)
-            else:
+            else:  # in IPv6, a plan may delete some next hops of a route and leave the others
                 routes += [entry for entry in as_stored(route) if entry not in deleted]
         routes += [step.route for step in self.steps if step.action == "add"]
         return snapshot._replace(routes=tuple(routes))

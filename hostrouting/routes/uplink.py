@@ -48,10 +48,12 @@ TO_HAVE_DEFAULT = Remedy("see why there is none (DHCP, router advertisements), o
 
 
 class Need(NamedTuple):
-    """A phrase for what a route still needs before it can be added, and what an operator can do."""
+    """A phrase for what a route still needs before it can be added, and what an operator can do. Of
+    a route that stays as it is for now, the phrase says what it will do after a reboot.
+    """
 
     phrase: str
-    remedy: Remedy = Remedy("add it, or correct the configuration")
+    remedy: Remedy = Remedy("make that so, or correct the configuration")
 
     def __str__(self) -> str:
         return self.phrase
@@ -61,9 +63,11 @@ class Uplink:
     """Completes routes of one family by the default routes of a host."""
 
     def __init__(self, snapshot: Snapshot, family: int, expected: Iterable[str] = ()) -> None:
-        """Use this host as it is now. Our own routes do not count, because they may be deleted.
+        """Take from the snapshot what completes a route: links, addresses and default routes. Our
+        own routes do not count, because they may be deleted.
 
-        `expected` are the devices of `routeOverlap.expectedDevs`.
+        `expected` are the devices of `routeOverlap.expectedDevs`. They decide if the default route
+        is in doubt.
         """
         self._family = family
         self._links = snapshot.links_by_name
@@ -85,7 +89,7 @@ class Uplink:
         able_devs = [dev for dev in expected if dev not in self._links or dev in ways_out]
         self._only_expected_dev = able_devs[0] if len(able_devs) == 1 else None
         """The expected device that can have a default route, if there is exactly one: it is used if
-        the default route is in doubt. A device that this host does not have yet may be able.
+        the default route is in doubt. A device that this host does not have yet counts, too.
         """
         self.reaches = cache(self._is_reached)
         """Cached, because many routes have the same gateway."""
@@ -99,9 +103,12 @@ class Uplink:
         metric: int = 0,
         on_link: bool = False,
     ) -> Route | Need:
-        """Return the complete route, or what it still needs.
+        """Complete a route to the destination: take what the configuration does not name (`dev`,
+        `gateway`) from a default route. Return the route, or what it still needs before it can be
+        added.
 
-        With `on_link`, the destination is a neighbour on the device: no default route is asked.
+        With `on_link`, the destination is a neighbour on the device, so no default route is looked
+        at.
         """
         if dev is not None:
             if dev not in self._links:
@@ -154,40 +161,47 @@ class Uplink:
             for hop in hops:
                 if self._is_neighbour(destination, hop.dev):
                     return (NextHop(hop.dev),)
-        elif dev or hops:  # else no device is known for the gateway
+        # If the default route has a next hop with the named gateway, this next hop shows the device
+        # of the gateway. Otherwise the gateway is assumed to be on the named device or, if none is
+        # named, on the device of the default route.
+        elif dev or hops:
             with_gateway = [hop for hop in hops if hop.gateway == gateway]
             hops = with_gateway or [NextHop(dev or hops[0].dev, gateway)]
         if not hops:
             on_dev = "" if dev is None else f" on {dev}"
             return Need(f"an IPv{self._family} default route{on_dev}", TO_HAVE_DEFAULT)
-        # In IPv6 only the first: Linux lists all next hops with one prefix and metric as one route,
-        # whoever added them, so it could not be seen which are ours.
+        # In IPv6, take only the first next hop: Linux lists all next hops with one prefix and
+        # metric as one route, whoever added them, so nobody could see which of them are ours.
         if len(hops) == 1 or gateway is not None or self._family != IPV4:
             return (hops[0]._replace(weight=1),)  # a weight is only for one of several next hops
         return tuple(hops)
 
     def _is_neighbour(self, destination: Prefix, dev: str | None) -> bool:
-        """Whether the destination lies in a network of the device, so that it needs no gateway.
+        """Whether the destination lies in a network of the device, and Linux has a route to this
+        network without a gateway. Then a route to the destination needs no gateway, either.
 
-        Field state: second-card-has-half-of-the-network.
+        tests/hosts: second-card-has-half-of-the-network.
         """
         for address in self._addresses:
             if address.dev == dev and destination in address.network:
                 # The address alone is not enough: with `noprefixroute`, its network has no route.
+                # So ask whether Linux could reach a gateway there: then it reaches neighbours, too.
                 return self._is_reached(NextHop(dev, ip_at(self._family, destination.first)))
         return False
 
     def _is_reached(self, hop: NextHop) -> bool:
-        """Whether Linux would look for the gateway directly on the device, and not behind another
-        gateway. In IPv4, one route through the device without a gateway is enough. In IPv6, a
-        longer one with a gateway would hide it: not judged here, and Linux refuses our route then.
+        """Whether the gateway of this next hop is directly on the link of its device, as Linux
+        demands. It is if a route of table main leads to it through this device without a gateway.
         Our own routes do not count, because they may be deleted.
+
+        In IPv6, a more specific route that has a gateway can hide this route. That is not looked
+        for: Linux then refuses our route itself.
         """
         gateway = hop.gateway
         if (
             gateway is None
-            or hop.onlink
-            or gateway in LINK_LOCAL
+            or hop.onlink  # Linux is told that the gateway is on the link
+            or gateway in LINK_LOCAL  # on every link
             or gateway.version != self._family  # RTA_VIA: an IPv4 route by an IPv6 router
         ):
             return True
@@ -200,9 +214,11 @@ class Uplink:
 
 
 def _first_hops(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
-    """The next hops of the first of these default routes; with a device, those through it, of the
-    first route that has any.
+    """The next hops of the best of these default routes, for a configured route to take over; empty
+    if there is none. With `dev`, only next hops through this device count, and a default route
+    without such a next hop is skipped.
     """
+    # The best default route comes first.
     for route in with_next_hops(defaults, lambda hop: dev in {None, hop.dev}):
         return [bare_hop(hop) for hop in route.next_hops]
     return []

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def metric_lines(status: HostStatus) -> Iterator[str]:
-    """The state of the host, what is wrong, and the state of each gated unit and of the guard."""
+    """The metrics of a host: its state, what is wrong, and the state of each gated unit and of the
+    guard.
+    """
     yield from _metric("build", "The program that says this.", {f'version="{version()}"': 1})
     yield from _metric("state", "What status begins with.", {f'state="{status.state}"': 1})
     yield from _metric(
@@ -33,7 +35,8 @@ def metric_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _metric(name: str, meaning: str, values: Mapping[str, int]) -> Iterator[str]:
-    # `values` has a value for each text of labels.
+    # A metric as Prometheus reads it: what it means, its type, and a line for each value. The keys
+    # of `values` are the labels of each line, such as `name="unit"`.
     yield f"# HELP hostrouting_{name} {meaning}"
     yield f"# TYPE hostrouting_{name} gauge"
     for labels, value in values.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.program import version
 from hostrouting.host.layout import HostLayout
-from hostrouting.lines import finding_lines, indented, way_lines
+from hostrouting.lines import finding_lines, indented, remedy_lines
 from hostrouting.release import call
 from hostrouting.text import counted
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def status_lines(status: HostStatus) -> Iterator[str]:
-    """The whole page. The unit that was asked about comes first."""
+    """The whole page. First comes the unit that was asked about, then the worst that is wrong with
+    the host.
+    """
     for unit in status.asked:
         yield f"{unit.state.upper()}: {unit.sentence}"
         yield from _below(unit)
@@ -33,10 +35,10 @@ def status_lines(status: HostStatus) -> Iterator[str]:
     yield f"{status.state.upper()}: {headline}"
     units = [unit for unit in status.units if unit not in status.asked]
     for unit in units:
-        if unit.sentence == headline:
+        if unit.sentence == headline:  # the worst is the state of this unit
             yield from _below(unit)
-    if status.wrong and status.wrong[0].name != "unit":  # a unit's remedy is there already
-        yield from way_lines(status.wrong[0].remedy, without=status.command)
+    if status.wrong and status.wrong[0].name != "unit":  # `_below` has said a unit's remedy
+        yield from remedy_lines(status.wrong[0].remedy)
     yield from _mode_lines(status)
     yield f"  hostrouting {version()}"
     for unit in units:
@@ -44,15 +46,18 @@ def status_lines(status: HostStatus) -> Iterator[str]:
             yield f"  {unit.sentence}"
             yield from _below(unit)
     yield from _route_lines(status)
+    # No sentence is on the page twice.
     said = {headline, *(unit.sentence for unit in status.units)}
     others = [finding for finding in status.findings if finding.sentence not in said]
-    yield from finding_lines(others, without=status.command)
+    yield from finding_lines(others)
     yield from _verdict_lines(status)
     yield from _lines_to_type(status)
 
 
 def _mode_lines(status: HostStatus) -> Iterator[str]:
-    """The mode, and what it does to starts, unless a gate is open: then it does nothing."""
+    """The mode of the check (STRICT or WARN), and what it means for the start of a gated unit. This
+    is left out if a gate is open, because a unit with an open gate starts in any mode.
+    """
     if status.config is None or not status.mode:
         return
     line = f"  mode {status.mode}"
@@ -62,14 +67,14 @@ def _mode_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _below(unit: UnitState) -> Iterator[str]:
-    """The errors of the unit's last start, and what to type. The cause may have ended since."""
-    for reason in unit.reasons:
+    """The lines below a unit: the errors of its last start, and what to type."""
+    for reason in unit.reasons:  # "when it failed", because the cause may have ended since
         yield f"    when it failed: {reason}"
-    yield from way_lines(unit.remedy, indent=4)
+    yield from remedy_lines(unit.remedy, indent=4)
 
 
 def _route_lines(status: HostStatus) -> Iterator[str]:
-    """The configured routes that are set. `_lines_to_type` has the others."""
+    """The configured routes that the kernel has. `_lines_to_type` has what apply would change."""
     if status.plan is None:
         return
     kept = [step for step in status.plan.routes.steps if step.action == "keep"]
@@ -79,7 +84,9 @@ def _route_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _verdict_lines(status: HostStatus) -> Iterator[str]:
-    """The verdict for each address family that is ok. Findings say what is not."""
+    """The verdict of the check for each address family for which it is ok. Findings say what is
+    wrong with the others.
+    """
     if status.check is None:
         return
     for family in status.check.report.families:

@@ -1,7 +1,7 @@
 """What a host answers about what is installed on it.
 
-Each part of the host is asked on its own. A part that does not answer, and a config.json that
-cannot be used, hide no other part.
+Each part of the host is asked on its own. A part that does not answer hides no other part. Without
+a usable config.json, nobody knows which routes and which verdict the host should have.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.finding import Finding, Remedy, with_severity, worst_first
 from hostrouting.gate.health import find_faults
-from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
-from hostrouting.host.interpreter import TO_INSTALL
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import read_installed
 from hostrouting.node.fight import read_fight
+from hostrouting.release import call
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import spoken
 
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
 
 T = TypeVar("T")
+APPLY = call(f"apply --config {HostLayout.config_path}")
+"""The command that makes the host as the installed configuration asks."""
 HostState: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
 """The state of a host:
 
@@ -89,14 +90,15 @@ class HostStatus:
         """The state of the host; "waiting" if all that is wrong may end without an operator."""
         if self.config == HostRoutingConfig():
             return "nothing"
-        codes = {CANNOT_DECIDE if finding.can_retry else PROBLEM for finding in self.wrong}
-        if PROBLEM in codes:
+        if any(not finding.can_retry for finding in self.wrong):
             return "differs"
-        return "waiting" if codes else "in force"
+        return "waiting" if self.wrong else "in force"
 
     @property
     def code(self) -> int:
-        """The exit code: that of the unit that was asked about, or else of the host."""
+        """The exit code of `hostrouting status`: it is about the unit that was asked about, or else
+        about the host.
+        """
         if self.asked:
             return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.asked))
         if self.is_broken:
@@ -105,25 +107,30 @@ class HostStatus:
 
     @property
     def mode(self) -> str:
-        """The mode of the check; empty if nothing is checked, or that is not known."""
+        """The mode of the check, STRICT or WARN; empty if config.json names nothing to check, or is
+        not known.
+        """
         if self.config is None or not self.config.route_overlap.cidrs:
             return ""
         return self.config.route_overlap.mode
 
 
 def find_status(host: Host, unit: str = "") -> HostStatus:
-    """Ask each part of the host, and this unit. Nothing is changed."""
+    """Find out whether what is installed on the host is in force, for `hostrouting status`. A part
+    of the host that does not answer hides no other part. `unit` is the unit that the operator asks
+    about, or a template; empty for none. Nothing is changed.
+    """
     answers = _Answers()
     config: HostRoutingConfig | None = None
     file_faults: tuple[Finding, ...] = ()
     try:
         config = read_installed(host)  # an empty configuration if nothing is installed
     except HostRoutingError as error:
-        if is_denied(error):  # nothing need be wrong with the file
-            answers.lack(error)
+        if is_denied(error):  # this user may not read config.json: nothing need be wrong with it
+            answers.note_no_answer(error)
         else:
             file_faults = error.findings
-    # A drop-in that config.json does not name any more still gates its unit.
+    # A unit that config.json does not name any more is still gated while its drop-in is on disk.
     on_disk = gated_on_disk(host.files)
     gated = {*on_disk, *gated_units(config or HostRoutingConfig())}
     asked: Sequence[UnitState] = ()
@@ -140,56 +147,48 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
         return status
     if config is None:
         faults = answers.ask(lambda: find_faults(host, on_disk, file_faults)) or ()
-        # Without a usable config.json, an apply of that file would fail.
-        findings = [_without(APPLY, finding) for finding in faults]
-        findings += [*_trouble_with(units), *answers.findings]
-        return attrs.evolve(status, findings=worst_first(findings))
+        findings = worst_first([*faults, *_trouble_with(units), *answers.findings])
+        return attrs.evolve(status, findings=findings)
     return _with_routing(status, config, host, answers)
 
 
 def _with_routing(
     status: HostStatus, config: HostRoutingConfig, host: Host, answers: _Answers
 ) -> HostStatus:
-    """The status with the plan and the check of this configuration, all findings, and what to
-    type.
+    """Complete the status of a host whose config.json can be used: add what apply would do, the
+    check, all findings, and the command to type.
     """
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
-    # Others may have written what apply would carry out.
-    is_suspect = any(finding.target == HostLayout.config_path for finding in findings)
-    check: HostCheck | None = None
-    checked: list[Finding] = []
-    if config.route_overlap.cidrs:
-        check = answers.ask(lambda: check_host(config, host))
-    if check is not None:
-        for finding in check.findings:
-            if finding.severity != "note":
-                # A doubt, too, makes the host "waiting", and not "differs".
-                may_end = finding.can_retry or finding in check.doubts
-                checked.append(finding._replace(can_retry=may_end))
+    # If others may have written config.json, no command is proposed that would carry it out.
+    is_config_suspect = any(finding.target == HostLayout.config_path for finding in findings)
+    check = answers.ask(lambda: check_host(config, host)) if config.route_overlap.cidrs else None
+    plan = answers.ask(lambda: Configure(config, host=host).plan())
+    checked = [] if check is None else [*_findings_of_check(check, plan)]
     # Only an operator knows which default route is meant. Until its device is named, nothing can be
     # repaired.
-    unnamed = [finding for finding in checked if finding.name == "default-routes"]
+    unnamed = [
+        finding
+        for finding in checked
+        if finding.name == "default-routes" and finding.severity != "note"
+    ]
     findings += with_severity("error", unnamed)
-    findings += checked  # what escapes comes before what may explain it
+    findings += checked  # an address that escapes comes before what may explain it
     findings += _trouble_with(status.units)
-    plan = answers.ask(lambda: Configure(config, host=host).plan())
     if plan is not None:
         findings += _findings_of(plan, host.files)
     fight = answers.ask(lambda: read_fight(host.files))
     running = {unit.unit for unit in status.units if unit.state == "runs"}
-    if fight is not None and fight.target in running:  # a guard that was killed leaves its file
+    # Another program takes away what the guard puts back. The guard says so in a file, which stays
+    # if the guard is killed.
+    if fight is not None and fight.target in running:
         findings.append(fight)
     findings += answers.findings
-    command = "" if unnamed or is_suspect else _what_to_type(plan, check)
+    command = "" if unnamed or is_config_suspect else _what_to_type(plan, check)
     if plan is not None and command:
         unwritable = _find_unwritable(host.files, plan, command)
         if unwritable is not None:
             findings.append(unwritable)
             command = ""
-    # Nobody has to install another Python if the command is apply, which also looks for one. If the
-    # command is not apply, no finding proposes apply either.
-    of_no_use = TO_INSTALL if command == APPLY.command else APPLY
-    findings = [_without(of_no_use, finding) for finding in findings]
     # Two parts may have said the same: the worse one counts.
     by_sentence: dict[str, Finding] = {}
     for finding in worst_first(findings):
@@ -199,41 +198,51 @@ def _with_routing(
     )
 
 
+def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]:
+    """Yield what the check says of the host, without notes. That a second NIC has a worse default
+    route is a note, while nothing escapes or is in doubt, and apply would not move a route to it.
+    """
+    is_right = check.report.verdict == "ok" and not (plan and plan.routes.changes)
+    for finding in check.findings:
+        if finding.name == "default-routes" and is_right:
+            yield finding._replace(severity="note")
+        elif finding.severity != "note":
+            # A doubt may end by itself, too: with it, the host is "waiting", not "differs".
+            may_end = finding.can_retry or finding in check.doubts
+            yield finding._replace(can_retry=may_end)
+
+
 def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
-    """Yield the findings of the plan, what its routes would wait for, and a finding if anything
-    would be changed.
+    """Yield what the plan of an apply says about the host: its findings, an error for each thing
+    that a route waits for, and a warning if apply would change anything.
     """
     on_disk = gated_on_disk(files)
     for finding in plan.findings:
-        # A unit with a drop-in of ours is still gated, although config.json does not name it.
+        # While our drop-in is on disk, the unit is gated, although config.json does not name it.
         if finding.name != "unit-not-gated" or finding.target not in on_disk:
             yield finding
     yield from plan.routes.failed_waits
     yield from _differences(plan)
 
 
-def _without(remedy: Remedy, finding: Finding) -> Finding:
-    return finding._replace(remedy=None) if finding.remedy == remedy else finding
-
-
 def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
-    """Return the command of `HostStatus`: apply, or a repair if addresses would escape after apply.
-    Empty if nothing is to be done, or if the command would fail, as it does while a route waits.
+    """Return the command that makes the host right: apply, or a repair if addresses would escape
+    even after apply. Empty if there is nothing to do, or if neither makes everything right.
     """
-    if plan is None or plan.routes.waiting:
+    if plan is None or plan.routes.waiting:  # apply fails while a route waits
         return ""
     report = plan.report
     if report is None and check is not None:  # with a conflict, a plan has no report
         report = check.report
-    if report is not None and report.routes:  # those of a repair
+    if report is not None and report.routes:  # the routes that a repair would add
         return repair_line() if _is_repaired_by_routes(report, plan) else ""
-    return "" if plan.is_empty or plan.failures else APPLY.command
+    return "" if plan.is_empty or plan.failures else APPLY
 
 
 def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
-    """Whether the routes of the repair make everything right: they repair all that escapes, no
-    default route is missing, and nothing fails but conflicts of routes. Our routes that conflict
-    with another program's are those that the repair replaces.
+    """Whether the routes that a repair adds make everything right: with them, no address escapes,
+    no default route is missing, and the plan has no error but conflicts of routes. A repair ends
+    these, because it replaces our routes that conflict with another program's.
     """
     if report.missing_defaults or any(family.repair.unrepairable for family in report.families):
         return False
@@ -241,7 +250,9 @@ def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
 
 
 def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
-    """A finding if this command has to write files, and cannot. A repair writes config.json."""
+    """An error if the command has to write files, but they are on a read-only file system. A repair
+    always writes config.json.
+    """
     folder = HostLayout.config_directory
     has_to_write = plan.files or command == repair_line()
     if not has_to_write or files.is_writable(folder):
@@ -256,59 +267,66 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """Yield a warning for each unit that waits, or that nobody starts again. A unit that fails and
-    is started again, or is skipped, has none: a kubelet may do so until it joins a cluster.
+    """Yield a warning for each unit that waits, that systemd will not start, because it is masked
+    or has failed for good ("stuck"), or that its gate has refused. There is none for a unit that
+    systemd skips, or that fails by itself and is started again, because a kubelet may do so until
+    it joins a cluster.
     """
     for unit in units:
-        if unit.state in {"stuck", "masked", "waiting", "queued"}:
+        # Only a unit that has failed has `reasons`: those of its gate.
+        if unit.state in {"stuck", "masked", "waiting", "queued"} or unit.reasons:
             yield Finding(
                 "unit", "warning", unit.sentence, unit.unit, unit.remedy,
-                can_retry=_CODES[unit.state] == CANNOT_DECIDE,
+                can_retry=unit.state not in {"stuck", "masked"},  # the others may end by themselves
             )  # fmt: skip
 
 
 class _Answers:
-    """Asks the parts of a host, and keeps the reasons why some did not answer."""
+    """Asks the parts of a host, and keeps in `findings` why some of them did not answer."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
 
-    def ask(self, ask: Callable[[], T]) -> T | None:
-        """What a part of the host answers; None if it does not."""
+    def ask(self, question: Callable[[], T]) -> T | None:
+        """Put a question to a part of the host: return the answer, or None if there is none."""
         try:
-            return ask()
+            return question()
         except HostRoutingError as error:
-            self.lack(error)
+            self.note_no_answer(error)
             return None
 
-    def lack(self, error: HostRoutingError) -> None:
-        """A part did not answer: a warning, because what is known to be wrong is worse."""
+    def note_no_answer(self, error: HostRoutingError) -> None:
+        """Keep the reasons why a part of the host did not answer. They are only warnings, because
+        what is known to be wrong is worse.
+        """
         for finding in error.findings:
             self.findings.append(finding._replace(severity="warning", can_retry=True))
 
 
 def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> list[UnitState]:
-    """These units, the worst first; none are known where systemd does not run."""
+    """The states of these units, the worst first; empty where systemd does not run."""
     manager = host.running_manager
     if manager is None:
         return []
     units = unit_states(manager, names, gated)
-    if len(names) == 1 and not units:  # a template of which nothing is loaded
+    if len(names) == 1 and not units:  # a template without a loaded instance
         return [UnitState(names[0], "stopped")]
     order = get_args(StateOfUnit)  # the worst first
     return sorted(units, key=lambda unit: order.index(unit.state))
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
-    """Yield a warning if apply would change anything, with the first two changes: the page has
-    each. Either the host or config.json may have changed, so the sentence says both.
+    """Yield a warning if apply would change anything. It names only two changes, because the page
+    of `status` has a line for each. It says "not applied yet, or no longer in force", because
+    either config.json or the host may have changed.
     """
-    changes = [f"{step.route.prefix} ({step.reason})" for step in plan.routes.changes]
+    # To move a route, the plan deletes and adds it.
+    changes = sorted({str(step.route.prefix) for step in plan.routes.changes})
     changes += [*plan.files.written_paths, *plan.files.removes]
     changes += [f"{each.verb} {each.object}" for each in (*plan.operations, *plan.systemd)]
     if not changes:
         return
     path = HostLayout.config_path
     sentence = f"{path} is not applied yet, or no longer in force: {spoken(changes, most=2)}"
-    # Not an error, because an address that escapes is worse.
+    # A warning and not an error, because an address that escapes is worse.
     yield Finding("route-differs", "warning", sentence, path)

@@ -43,8 +43,8 @@ class Configure(InstallTask):
 
     @property
     def subtasks(self) -> tuple[InstallTask, ...]:
-        """The tasks for one section each, so that `skip` can name them. They are not run:
-        `Configure` makes each part as a step that has the name of its task.
+        """The tasks for one section each, by whose names a pipeline can skip parts of this task.
+        They are not run: `Configure` does their work itself, in steps that have their names.
         """
         return tuple(kind(self.config, host=self.host, wait=self.wait) for kind in TASKS)
 

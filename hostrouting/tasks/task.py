@@ -19,14 +19,14 @@ from hostrouting.install.wanted import Request, read_wanted
 if TYPE_CHECKING:
     from hostrouting.install.results import CheckResult
 
-_TASKLESS = ("gate", "guard", "manage_foreign")
+_SECTIONS_WITHOUT_TASK = ("gate", "guard", "manage_foreign")
 """The sections without a task. A task for a section applies those that its configuration sets."""
 
 
 # Not attrs.frozen, whose __init__ fails in a subclass that has no slots.
 @attrs.define(unsafe_hash=True, on_setattr=attrs.setters.frozen)
 class InstallTask:
-    """A task that brings a configuration onto a host. Without a `section`, all of it."""
+    """A task that brings a configuration onto a host: one `section` of it, or all of it."""
 
     name = ""  # not a ClassVar, which pyright would not accept for a phases.Task
     parts: ClassVar[tuple[PassPart, ...]] = PARTS
@@ -36,8 +36,12 @@ class InstallTask:
     about the whole configuration; then each part is a step of its own.
     """
 
-    config: HostRoutingConfig = attrs.field()
-    host: Host = attrs.field(factory=Host.local, kw_only=True)
+    config: HostRoutingConfig = attrs.field(
+        validator=attrs.validators.instance_of(HostRoutingConfig)
+    )
+    host: Host = attrs.field(
+        factory=Host.local, kw_only=True, validator=attrs.validators.instance_of(Host)
+    )
     wait: float = attrs.field(default=60.0, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route, and tries
     again what may succeed later. The lock of the host is awaited for up to 150 s in any case.
@@ -47,7 +51,7 @@ class InstallTask:
     not, a ConfigError names it.
     """
 
-    before: dict[str, HostRoutingConfig | None] = attrs.field(
+    former_by_run: dict[str, HostRoutingConfig | None] = attrs.field(
         factory=dict, init=False, eq=False, repr=False
     )
     """By the id of each run of the task that has changed something and was not undone: the
@@ -56,14 +60,18 @@ class InstallTask:
 
     @property
     def request(self) -> Request:
-        """What a run of the task is asked for: to replace the whole configuration (no names) or, if
-        the task has a section, this section, and each that has no task and is not the default.
+        """What a run of the task is asked to install: the whole configuration (no names) or, if the
+        task is for one section, this section and those settings of the configuration for which
+        there is no task (`_SECTIONS_WITHOUT_TASK`), such as the guard.
         """
         names: tuple[str, ...] = ()
         if self.section is not None:
+            # A setting that has its default stays as it is installed.
             default = HostRoutingConfig()
             taskless = [
-                name for name in _TASKLESS if getattr(self.config, name) != getattr(default, name)
+                name
+                for name in _SECTIONS_WITHOUT_TASK
+                if getattr(self.config, name) != getattr(default, name)
             ]
             names = (self.section, *taskless)
         return Request(self.config, names, self.allow_removal)
@@ -71,9 +79,9 @@ class InstallTask:
     def plan(self, ctx: phases.Context | None = None) -> Plan:
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
-        A process that is not root gets the plan of root, which it could not carry out. The check,
-        if it is a part, is of the host as it would be after the plans of the earlier tasks in the
-        same dry run, and after this one.
+        A process that is not root gets the plan of root, which it could not carry out. If the task
+        checks the host, the plan has a check of the host as it would be after the plans of the
+        earlier tasks in the same dry run, and after this one.
         """
         ctx = ctx or phases.Context()
         steps = [] if ctx.root is None else ctx.root.walk()  # all of the dry run so far
@@ -86,8 +94,9 @@ class InstallTask:
         return self.install(ctx, self.request)
 
     def install(self, ctx: phases.Context, request: Request) -> CheckResult | phases.Skip:
-        """Make the host what is asked for; see `install.install`. Without a `section`, each part is
-        a step of its own. `before` gets what was installed before, for an undo.
+        """Make the host what this request asks for: that of the task, or that of its undo; see
+        `install.install`. A task for the whole configuration makes each part as a step of its own.
+        What was installed before goes into `former_by_run`, for an undo.
         """
         return install(
             self.host,
@@ -96,38 +105,36 @@ class InstallTask:
             ctx,
             wait=self.wait,
             as_steps=self.section is None,
-            before=self.before,
+            former_by_run=self.former_by_run,
         )
 
     def undo(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        """Install the former configuration again: that from before the run that has just failed or,
-        in an undo on its own, that from before the first run. If nothing was installed then, all is
-        removed. A task for one section restores that section.
+        """Install again what was installed before: before the run that has just failed or, if
+        undo() is called on its own, before the first run of this task that is not undone yet. If
+        nothing was installed then, all is removed. A task for one section restores that section.
 
         HostError if the former configuration could not be read, or if another run has installed
         something else since.
         """
-        former_by_run = dict(self.before)
+        undone = dict(self.former_by_run)
         if ctx.ran is not None:  # the run has just failed, and only that run is undone
-            former_by_run = {
-                run: former for run, former in former_by_run.items() if run == ctx.run_id
-            }
-        if not former_by_run:
+            undone = {run: former for run, former in undone.items() if run == ctx.run_id}
+        if not undone:
             return phases.Skip("it has changed nothing, or that is undone")
-        former, *_ = former_by_run.values()  # from before the first of these runs
+        former, *_ = undone.values()  # from before the first of these runs
         if former is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
             )
             raise HostError(f"{sentence}; to remove everything, run Remove", what="file")
-        request_of_run = self.request
-        names = request_of_run.names
+        request_to_undo = self.request
+        names = request_to_undo.names
         if self.section is not None:
-            # The guard even if it was not named: a run that leaves nothing to guard turns it off.
-            names = (self.section, *_TASKLESS)
-        request = Request(former, names, allow_removal=True, undone=request_of_run)
+            # The guard, too: the run may have turned it off, because nothing was left to guard.
+            names = (self.section, *_SECTIONS_WITHOUT_TASK)
+        request = Request(former, names, allow_removal=True, undone=request_to_undo)
         # Without a wait: what the former routes need may never come.
         result = attrs.evolve(self, wait=0).install(ctx, request)
-        for run in former_by_run:
-            del self.before[run]
+        for run in undone:
+            del self.former_by_run[run]
         return result

@@ -24,7 +24,7 @@ class FakeEbtables(Faulty[HostError]):
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
         with self.call():
-            left = list(self.rules)  # replaces the rules only if all can be deleted
+            left = list(self.rules)  # a copy, so that a refusal deletes nothing
             for rule in rules:
                 if rule.text not in left:
                     sentence = f"ebtables could not delete {rule.text}"
@@ -54,8 +54,8 @@ class FakeLinkLayer(Faulty[BackendError]):
             )
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
-        # True if the entry is gone. An entry with another MAC address stays. Linux looks only at
-        # address and device, so before it is asked, the MAC address has to be compared.
+        # Like KernelLinkLayer, leave an entry that has another MAC address by now, and return False
+        # then. Return True if the entry is gone.
         with self.call():
             key = (neighbour.ip, neighbour.dev)
             present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]

@@ -83,7 +83,7 @@ _ATTEMPTS = 99
 
 
 def contract_host() -> FakeKernel:
-    """The host that the suite requires, as a fake kernel."""
+    """The host for which a backend has to pass the contract suite, as a fake kernel."""
     kernel = FakeKernel()
     kernel.set_up("lo")
     kernel.add_link("eth0")
@@ -104,13 +104,13 @@ _THEIRS = 4
 """The route protocol of another program's routes: `static`."""
 
 
-# A route of ours; a test names only the fields that it is about.
 def _ours(
     prefix: str = "192.0.2.0/24",
     gateway: str | None = "10.0.0.1",
     dev: str = "eth0",
     **fields: Any,
 ) -> Route:
+    # A route with the protocol of hostrouting. A test gives only the fields that it is about.
     route = Route.to(prefix, dev=dev, gateway=gateway, protocol=OURS)
     return route._replace(**fields)
 
@@ -194,8 +194,8 @@ _CHANGES: tuple[tuple[str, Verb, tuple[Route, ...]], ...] = (
     ("no-such-device", "add", (_ours(dev="gone0"),)),
 )
 """Changes, made one after the other: the kind of the outcome, the verb, and the routes."""
-_LEFT = {*_ADDED, _APPENDED, _TWO_HOPS, _joined(_THEIRS6, _OURS6)}
-_LEFT.add(_ours6("2001:db8::2", metric=7))  # Linux lists no weight of a single next hop
+_INSTALLED_AT_END = {*_ADDED, _APPENDED, _TWO_HOPS, _joined(_THEIRS6, _OURS6)}
+_INSTALLED_AT_END.add(_ours6("2001:db8::2", metric=7))  # Linux lists no weight of a single next hop
 """The routes that are there afterwards."""
 
 
@@ -205,8 +205,8 @@ def _installed(backend: RouteBackend) -> list[Route]:
 
 
 def _await_silence(watch: Watch) -> None:
-    """Wait until nothing is reported any more: a change may be reported in several parts. Fail if
-    that does not end.
+    """Wait until the watch reports nothing any more, because it may report one change several
+    times. Fail if the reports do not end.
     """
     assert not all(watch.wait(0) for _ in range(_ATTEMPTS))
 
@@ -224,10 +224,11 @@ class BackendContract:
     def test_snapshot(self) -> None:
         """A snapshot has each device, in the order of their numbers; each address, with the routes
         that the kernel adds for it; and the rules with all selectors, those of IPv4 first, by
-        priority. It is not `restless`, changed while it was read, if nothing changes.
+        priority. If nothing changes while it is read, it is not `restless`.
         """
         promised = contract_host().snapshot()
         with self.make() as backend:
+            # A new host may still change at first, but not during each of so many snapshots.
             assert not all(backend.snapshot().restless for _ in range(_ATTEMPTS))
             snapshot = backend.snapshot()
         there = snapshot.links_by_name
@@ -243,12 +244,12 @@ class BackendContract:
         assert not snapshot.ipv6_forwarding
 
     def test_snapshot_near_prefixes(self) -> None:
-        """With `near`, routes may be left out, but not those that touch one of these prefixes, nor
-        default routes, nor those of hostrouting.
+        """With `near`, a snapshot may leave routes out, but none that overlaps one of these
+        prefixes, no default route, and none of hostrouting.
         """
-        asked, other = _ours("198.18.0.0/24", protocol=_THEIRS), _ours("192.0.4.0/24")
+        overlapping, ours = _ours("198.18.0.0/24", protocol=_THEIRS), _ours("192.0.4.0/24")
         default = _ours("0.0.0.0/0", metric=50, protocol=_THEIRS)
-        added = {asked, other, default}
+        added = {overlapping, ours, default}
         with self.make() as backend:
             backend.change([RouteRequest("add", route) for route in added])
             for near in ("198.18.0.0/25", "198.18.0.0/15"):
@@ -264,7 +265,7 @@ class BackendContract:
             assert not _installed(backend)  # a backend that keeps this snapshot fails below
             for kind, verb, routes in _CHANGES:
                 requests = [RouteRequest(verb, route) for route in routes]
-                outcomes = backend.change(iter(requests))  # can be read only once
+                outcomes = backend.change(iter(requests))  # which can be read only once
                 assert [outcome.change for outcome in outcomes] == requests
                 for (_, route), error in outcomes:
                     if error is None:
@@ -273,13 +274,14 @@ class BackendContract:
                         assert (error.kind, error.route) == (kind, str(route)), verb
                         assert error.errno and error.kernel
             installed = set(_installed(backend))
-            assert installed == _LEFT
+            assert installed == _INSTALLED_AT_END
             assert backend.change([]) == ()
 
     def test_lookup_answers_in_order(self) -> None:
         """The answers are in the order of the destinations. Each has the route that decides, with
         all next hops, or says how the lookup ends.
         """
+        # The routes that are not added here are on each host that `make` gives (see the class).
         kinds = {
             "192.0.3.9": "unicast",
             "2001:db8::77": "unicast",
@@ -297,13 +299,14 @@ class BackendContract:
             assert backend.lookup([]) == ()
         assert [answer.kind for answer in answers] == list(kinds.values())
         assert answers[0] == answers[-1] == Answer("unicast", _WITH_TWO_DEVICES)
+        # Where a packet is refused, no route is returned.
         assert [answer.route for answer in answers[3:6]] == [None] * 3
 
     # A fake kernel takes no time for a wait that is given no clock.
 
     def test_watch_reports_a_change(self) -> None:
-        """`wait` returns True after a change, even if that came before the call. The next `wait`
-        returns False if nothing has changed since.
+        """`wait` returns True after a change, even if the change came before the call. The next
+        `wait` returns False if nothing has changed since.
         """
         with self.make() as backend, backend.watch() as watch:
             _await_silence(watch)
@@ -319,7 +322,7 @@ class BackendContract:
         with self.make() as backend, backend.watch() as watch:
             _await_silence(watch)
             began = clock.now()
-            # A new host may still change, and that ends a wait.
+            # A new host may still change, which may end the wait early.
             assert watch.wait(0.2, clock=clock) or clock.now() - began >= 0.2
             watch.close()
             watch.close()

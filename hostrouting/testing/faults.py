@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
 E = TypeVar("E", bound=Exception)
-Moment: TypeAlias = Literal["change", "snapshot", "lookup", "watch"]
+FaultPoint: TypeAlias = Literal["change", "snapshot", "lookup", "watch"]
 """The calls that can fail. For `change`, each route counts, even if many are passed at once."""
 
 
@@ -31,11 +31,11 @@ class Faulty(Generic[E]):
         self.fault: E | None = None
         """The error that every call raises; None for no error."""
         self._calls = 0
-        # By the number of the call.
+        # What a test has set, by the number of the call.
         self._errors: dict[int, E] = {}
         self._happenings: dict[int, list[Callable[[], object]]] = {}
+        # The calls that do their work before they raise their error.
         self._fail_after_work: set[int] = set()
-        """The calls that do their work before they raise their error."""
 
     @property
     def waiting(self) -> int:
@@ -57,15 +57,16 @@ class Faulty(Generic[E]):
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Make a call, whose work is the block: count it, run the functions that were set for it,
-        and raise its error before or after the block.
+        """Let the faults of a test act on a call of the fake, which does its work in the block:
+        count the call, run the functions that are set for it, and raise the error that is set for
+        it, before or after the block.
         """
         self._calls += 1
-        call = self._calls
-        for happening in self._happenings.pop(call, ()):
+        number = self._calls
+        for happening in self._happenings.pop(number, ()):
             happening()
-        error = self._errors.pop(call, self.fault)
-        if error is None or call in self._fail_after_work:
+        error = self._errors.pop(number, self.fault)
+        if error is None or number in self._fail_after_work:
             yield
         if error is not None:
             raise error
@@ -75,7 +76,7 @@ class FaultyBackend(RouteBackend):
     """A backend that passes everything on to another one, and fails as a test requires. Each fault
     happens once.
 
-    `moment` is the kind of call. `nth` counts such calls from now on: 1 is the next one::
+    `point` is the kind of call. `nth` counts such calls from now on: 1 is the next one::
 
         backend = FaultyBackend(h200())
         backend.fail("change", errno.ENOBUFS, nth=2)
@@ -83,19 +84,19 @@ class FaultyBackend(RouteBackend):
     """
 
     def __init__(self, inner: RouteBackend) -> None:
-        """Wrap the backend `inner`. The method `close` closes it."""
+        """Wrap the backend `inner`. The method `close` closes `inner`, too."""
         self.inner = inner
         self.is_restless = False
-        """Set it, and every snapshot says that the tables changed while they were read."""
-        self._moments: dict[str, Faulty[BackendError | KernelError]] = {
-            moment: Faulty() for moment in get_args(Moment)
+        """If a test sets it, every snapshot says that the tables changed while they were read."""
+        self._faults_at: dict[str, Faulty[BackendError | KernelError]] = {
+            point: Faulty() for point in get_args(FaultPoint)
         }
 
     def fail(
-        self, moment: Moment, error: BackendError | int, *, nth: int = 1, done: bool = False
+        self, point: FaultPoint, error: BackendError | int, *, nth: int = 1, done: bool = False
     ) -> None:
-        """Make the nth call of this kind fail: before its work or, with `done`, after its work, as
-        a timeout can.
+        """Make the nth call, from now, of the method `point` fail: before its work or, with `done`,
+        after its work, as a timeout can.
 
         For "change", `nth` counts routes. An errno, or an error with a `route`, becomes the outcome
         of this route, as if the kernel had refused it. Any other error is raised, and the routes
@@ -104,54 +105,58 @@ class FaultyBackend(RouteBackend):
         fault: BackendError | KernelError
         if isinstance(error, BackendError):
             fault = error
-        elif moment == "change":
-            fault = KernelError(error)  # `_change` makes an outcome of it
+        elif point == "change":
+            fault = KernelError(error)  # `_change_one` makes an outcome of it
         else:
-            fault = BackendError(f"the kernel refused a {moment}", errno=error)
-        self._moments[moment].fail(fault, nth=nth, done=done)
+            fault = BackendError(f"the kernel refused a {point}", errno=error)
+        self._faults_at[point].fail(fault, nth=nth, done=done)
 
-    def meanwhile(self, moment: Moment, happening: Callable[[], object], *, nth: int = 1) -> None:
-        """Call the function just before the nth call of this kind: to change a route as another
-        program would, or to delete a device.
+    def meanwhile(
+        self, point: FaultPoint, happening: Callable[[], object], *, nth: int = 1
+    ) -> None:
+        """Call the function just before the nth call, from now, of the method `point`. It may do
+        what another program could do at this time, such as change a route or delete a device.
         """
-        self._moments[moment].meanwhile(happening, nth=nth)
+        self._faults_at[point].meanwhile(happening, nth=nth)
 
     @property
     def waiting(self) -> int:
-        """The number of faults that have not happened yet. It should be 0 at the end of a test:
-        otherwise the test has not tested what it set.
+        """The number of faults that have not happened yet. At the end of a test, it should be 0:
+        otherwise the test has not tested what it meant to.
         """
-        return sum(faults.waiting for faults in self._moments.values())
+        return sum(faults.waiting for faults in self._faults_at.values())
 
     # The contract of RouteBackend
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
-        with self._moments["snapshot"].call():
+        with self._faults_at["snapshot"].call():
             snapshot = self.inner.snapshot(near=near)
         if self.is_restless:
             return snapshot._replace(restless=True)
         return snapshot
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        with self._moments["lookup"].call():
+        with self._faults_at["lookup"].call():
             return self.inner.lookup(destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
-        if not self._moments["change"].waiting:  # no fault is set, so no route has to be counted
+        if not self._faults_at["change"].waiting:  # no fault is set, so no route has to be counted
             return self.inner.change(requests)
-        return tuple(map(self._change, tuple(requests)))
+        # A test sets a fault for the nth route, so each route is changed by a call of its own.
+        return tuple(map(self._change_one, tuple(requests)))
 
     def watch(self) -> Watch:
-        with self._moments["watch"].call():
+        with self._faults_at["watch"].call():
             return self.inner.watch()
 
     def close(self) -> None:
         self.inner.close()
 
-    def _change(self, request: RouteRequest) -> Outcome:
-        # Change one route. A set error is its outcome if it is an errno, or has a `route`.
+    def _change_one(self, request: RouteRequest) -> Outcome:
+        # Change one route, or let the fault happen that a test has set for it. An errno, or an
+        # error with a `route`, becomes the outcome; any other error is raised.
         try:
-            with self._moments["change"].call():
+            with self._faults_at["change"].call():
                 [outcome] = self.inner.change([request])
         except KernelError as error:  # the errno that was given to `fail`
             return Outcome(request, refusal(request, error.number))

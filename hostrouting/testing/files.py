@@ -76,7 +76,7 @@ class FakeFiles:
         return tuple(sorted(names))
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
-        self._change("write", path, "file")
+        self._check_and_note("write", path, "file")
         self._forget(path)
         if isinstance(content, str):  # a text, and not a program
             self.texts[path] = content
@@ -85,14 +85,14 @@ class FakeFiles:
         self.modes[path] = mode
 
     def link(self, path: str, target: str) -> None:
-        self._change("link", path, "file", "link")
+        self._check_and_note("link", path, "file", "link")  # a file or link there is replaced
         self._forget(path)
         self.links[path] = target
 
     def remove(self, path: str) -> bool:
         if not self.look(path):
             return False
-        self._change("remove", path, "file", "link")
+        self._check_and_note("remove", path, "file", "link")
         self._forget(path)
         return True
 
@@ -103,8 +103,8 @@ class FakeFiles:
         """See Files. There is nothing to do: a folder is gone as soon as it is empty."""
 
     def _why_broken(self, folder: str) -> str:
-        """Why nothing can be changed in this folder: the folder, or one above it, is in `broken` or
-        is a file. Empty if that is not so.
+        """Why nothing can be changed in this folder; empty if it can. The reason is that the
+        folder, or one above it, is in `broken`, or is a file.
         """
         path = folder
         while path not in {"/", ""}:
@@ -116,11 +116,12 @@ class FakeFiles:
         return ""
 
     def lock(self, path: str, wake: Callable[[], object]) -> _FakeLock:
-        self._change("lock", path, "file", "directory")
+        self._check_and_note("lock", path, "file", "directory")
         return _FakeLock(self, path, wake)
 
-    def _change(self, verb: str, path: str, *kinds: str) -> None:
-        # Record the change. HostError if the path cannot be changed, or has none of these kinds.
+    def _check_and_note(self, verb: str, path: str, *kinds: str) -> None:
+        # Before a change of the path: note it in `writes`, or raise HostError if the path cannot be
+        # changed, or something is there that is of none of these kinds.
         reason = self.broken.get(path) or self._why_broken(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
@@ -133,7 +134,7 @@ class FakeFiles:
 
 
 class _FakeLock:
-    """The lock of a file in FakeFiles, held or awaited. Each release of a lock calls `wake`."""
+    """The lock of a file in FakeFiles, held or awaited. The release of any lock calls `wake`."""
 
     def __init__(self, files: FakeFiles, path: str, wake: Callable[[], object]) -> None:
         self._files = files
@@ -141,17 +142,18 @@ class _FakeLock:
         self._wake = wake
         self._is_held = False
         files._wakes.append(wake)
-        self.is_held()
+        self.is_held()  # takes the lock if it is free
 
     def is_held(self) -> bool:
-        # Takes the lock if nobody has it. A caller who waits is woken at each release to ask again.
+        # Take the lock if it is free, and say whether this object has it. A caller who waits is
+        # woken at each release, and asks again.
         if self._path not in self._files.locked:
             self._files.locked.add(self._path)
             self._is_held = True
         return self._is_held
 
     def release(self) -> None:
-        # Another process may hold the lock; then this one only stops waiting for it.
+        # If another process has the lock, this one only stops waiting for it.
         self._files._wakes.remove(self._wake)
         if self._is_held:
             self._files.locked.discard(self._path)

@@ -12,6 +12,7 @@ from hostrouting.errors import HostRoutingError
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.gate.unit_names import template_of
+from hostrouting.host.layout import HostLayout
 from hostrouting.node.installed import read_config
 from hostrouting.node.journal import ERROR, lines_of
 from hostrouting.upkeep.passes import Done, run_pass
@@ -21,16 +22,16 @@ if TYPE_CHECKING:
 
 
 def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
-    """Return the lines that the gate logs when it refuses the unit; none if it lets the unit start,
-    or if the unit has no gate, or an open one.
+    """Do what the gate does before the unit starts. Return the lines that it logs if it refuses the
+    start; empty if it does not, or if the gate of the unit is open or missing.
     """
     if unit not in judge_gates(host, [unit]).held:
-        return ()  # systemd starts the unit, whatever the gate says
+        return ()  # open or missing, so systemd starts the unit in any case
     reasons = [finding.line for finding in find_untrusted(host.files)]
-    broken = host.interpreter.why_not_run()
+    broken = host.interpreter.why_not_run(HostLayout.python_path)
     if broken:
         reasons.append(f"the program cannot be run: {broken}")
-    if not reasons:  # a gate that is not trusted, or that cannot be run, makes no pass
+    if not reasons:  # the gate is trusted and can be run, so it sets routes and checks
         reasons = _reasons_of_pass(host, unit)
     if not reasons:
         return ()
@@ -39,15 +40,16 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
 
 
 def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
-    # Make the pass of a start: set routes, check, and write the marker. Return why the unit is
-    # refused: the error, or the lines that are logged as errors. Empty if the unit may start.
+    """Set the routes, check, and write the marker, as the gate does at each start. Return why the
+    unit must not start: the error, or the lines that are logged as errors. Empty if it may.
+    """
     done = Done()
     try:
         with host.open_kernel() as backend:
             outcome = run_pass(host, backend, read_config(host), done=done)
     except HostRoutingError as error:
         return str(error).splitlines()
-    # Such a unit has the drop-in, but neither it nor its template is configured.
+    # The unit has the drop-in of the gate, but the configuration names neither it nor its template.
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         return [f"the configuration does not gate {unit}"]
     if not outcome.refuses:

@@ -63,6 +63,7 @@ class FakeHost(Host):
         return cls(backend=None, manager=None)
 
     def __attrs_post_init__(self) -> None:
+        # Connect the service manager with the files and the gate of this host.
         if self.manager is not None:  # None in an image, where no systemd runs
             self.manager.files = self.files
             self.manager.gate = partial(why_refused, self)  # asked before each start

@@ -77,14 +77,14 @@ if TYPE_CHECKING:
     from phases import Clock
 
 _LOOPBACK = "lo"
-_NOWHERE = (NextHop(_LOOPBACK),)  # where an IPv6 route without next hops leads to, for Linux
+_BY_LO = (NextHop(_LOOPBACK),)  # what Linux gives to an IPv6 route without next hops (unreachable)
 _REFUSED_BY_RULE: dict[str, LookupEnd] = {"blackhole": "blackhole", "prohibit": "prohibit"}
 """The answer if a rule refuses. Not for "unreachable": Linux answers as if no route were found."""
 _CONNECTED_METRIC = 256  # of an IPv6 route to the network of an address
 
 
 class FakeKernel(RouteBackend):
-    """A RouteBackend without a kernel, and the methods with which a test changes its host.
+    """Linux's routing in memory: a RouteBackend, and methods with which a test changes the host.
 
     `str()` lists rules and routes.
     """
@@ -99,13 +99,14 @@ class FakeKernel(RouteBackend):
         self._links: dict[str, Link] = {}
         self._addresses: list[Address] = []
         self._rules = [*default_rules(IPV4), *default_rules(IPV6)]
+        # The entries by table and prefix, sorted by metric. In IPv6, an entry has at most one next
+        # hop.
         self._routes: dict[tuple[int, Prefix], list[Route]] = {}
-        """The entries by table and prefix, sorted by metric; in IPv6, an entry has at most one next
-        hop.
-        """
+        # What a test has given to `later`: the next wait of a watch calls it.
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[FakeWatch] = []
         self._closed = False
+        # Worked out from the state above when they are needed; forgotten when it changes.
         self._snapshot: Snapshot | None = None
         self._fibs: dict[int, Fib] = {}
         self.add_link(Link(name=_LOOPBACK, index=1, type=ARPHRD_LOOPBACK, up=False))
@@ -117,8 +118,8 @@ class FakeKernel(RouteBackend):
         *,
         near: Collection[Prefix] | None = None,  # noqa: ARG002  all routes are returned
     ) -> Snapshot:
-        """See RouteBackend. The snapshot is never `restless`, because nothing changes while it is
-        taken; `FaultyBackend` can return one that is.
+        """See RouteBackend. The snapshot never says that the tables changed while it was taken
+        (`restless`); a FaultyBackend can make it say so.
         """
         self._require_open()
         return self._now()
@@ -134,7 +135,7 @@ class FakeKernel(RouteBackend):
         return tuple(Outcome(request, self._apply(request)) for request in requests)
 
     def watch(self) -> FakeWatch:
-        """See RouteBackend; `later` says what happens in a wait."""
+        """See RouteBackend. A wait of the watch calls the functions that a test gave to `later`."""
         self._require_open()
         watch = FakeWatch(self._happenings)
         self._watches.append(watch)
@@ -164,7 +165,7 @@ class FakeKernel(RouteBackend):
         del self._links[name]
         ips_of_device = {address.ip for address in self._addresses_on(name)}
         self._addresses = [address for address in self._addresses if address.dev != name]
-        # Two devices may have had the same address.
+        # Another device may have the same address, which is not lost then.
         lost_ips = ips_of_device - {address.ip for address in self._addresses}
         for port in self._links.values():
             if port.master == name:
@@ -186,32 +187,33 @@ class FakeKernel(RouteBackend):
             self._add_routes_of(address)
         self._note_change()
 
-    def add_address(self, dev: str, interface: str) -> Address:
+    def add_address(self, dev: str, with_length: str) -> Address:
         """Add an address such as 10.0.0.4/24 to a device, with its routes. An IPv6 address is
         usable at once.
         """
-        address = _address(dev, interface)
+        address = _address(dev, with_length)
         self._addresses.append(address)
         self._add_routes_of(address)
         self._note_change()
         return address
 
     def add_rule(self, rule: Rule) -> None:
-        """Add a rule, after those of the same priority."""
+        """Add a rule. It stands behind those of the same priority, as in Linux."""
         self._rules.append(rule)
         self._note_change()
 
     def ip_route(self, verb: Verb, route: Route) -> None:
-        """Change a route as another program would, even after `close`. Raises BackendError where
-        Linux would refuse.
+        """Change a route as another program would. Raises BackendError if Linux would refuse. Can
+        be called even after `close`, because the host goes on.
         """
         error = self._apply(RouteRequest(verb, route))
         if error is not None:
             raise error
 
     def later(self, happening: Callable[[], object]) -> None:
-        """Have the function called during a wait for a change. A wait calls these functions one
-        after the other, until one changes something; the next wait goes on with the rest.
+        """Have the function called during a wait for a change, to do what another program does
+        meanwhile. A wait calls the functions in order, until one changes something. The next wait
+        goes on with the rest.
         """
         self._happenings.append(happening)
 
@@ -236,14 +238,16 @@ class FakeKernel(RouteBackend):
         return self._snapshot
 
     def _listed_routes(self) -> Iterator[Route]:
-        """The routes as Linux lists them: by table and prefix, those of IPv4 first. `as_listed`
-        joins IPv6 entries that have the same metric.
+        """The routes as a snapshot lists them: IPv4 first, then by table and prefix. As Linux does,
+        `as_listed` makes one route of the IPv6 entries that have a gateway and the same metric.
         """
         for place in sorted(self._routes, key=lambda place: (place[1].family, *place)):
             for _, entries in groupby(self._routes[place], key=lambda entry: entry.metric):
                 yield from as_listed([*entries])
 
     def _fib(self, family: int) -> Fib:
+        # The tables of this address family, made ready for lookups. They are kept until something
+        # changes.
         if family not in self._fibs:
             self._fibs[family] = Fib(self._now(), family)
         return self._fibs[family]
@@ -256,21 +260,22 @@ class FakeKernel(RouteBackend):
         """Make the change; return the error with which Linux would refuse it, else None."""
         route = request.route
         try:
-            # Only for the errors of a request that cannot be sent: the message is not used.
+            # Raises the error of a request that cannot be sent. The message itself is not used.
             encode(request.verb, route, lambda dev: self._link(dev).index)
             if request.verb == "delete":
                 self._delete(route)
             else:
-                self._insert(self._accepted(route), must_be_first=request.verb == "add")
+                self._insert(self._accepted(route), must_be_only=request.verb == "add")
         except KernelError as error:
             return refusal(request, error.number, error.words)
         finally:
-            self._note_change()
+            self._note_change()  # also after a refusal, which may have changed something
         return None
 
     def _note_change(self) -> None:
-        """Forget the snapshot, and report a change to each watch. It is called after a refusal,
-        too: the deletion of IPv6 next hops is refused if one is missing, but deletes the others.
+        """Forget what was worked out from the old state, and report a change to each watch. Called
+        after a refused change, too: if an IPv6 route is to be deleted and one of its next hops is
+        missing, Linux refuses, but deletes the others.
         """
         self._snapshot = None
         self._fibs.clear()
@@ -280,6 +285,7 @@ class FakeKernel(RouteBackend):
     # Devices and addresses
 
     def _link(self, name: str) -> Link:
+        # The device that a request names. Linux refuses a request with an unknown device.
         if name not in self._links:
             raise KernelError(errno.ENODEV, f"device {name} does not exist")
         return self._links[name]
@@ -296,8 +302,9 @@ class FakeKernel(RouteBackend):
                 self._addresses.append(address)
 
     def _add_routes_of(self, address: Address) -> None:
-        """Add the route to the address itself. If the device is up, also add those to its network;
-        in IPv4 only for the first address of the device in that network.
+        """Add the routes that Linux adds for an address: one to the address itself and, if the
+        device is up, others such as the route to its network. In IPv4, only the first address of
+        the device in a network has these others.
         """
         link = self._links[address.dev]
         if address.ip.version == IPV6:
@@ -306,7 +313,7 @@ class FakeKernel(RouteBackend):
             own, *others = _ipv4_routes_of(address, link)
             on_device = self._addresses_on(link.name)
             first = next(other for other in on_device if other.network == address.network)
-            own = own._replace(prefsrc=first.ip)  # Linux uses the first address for all of them
+            own = own._replace(prefsrc=first.ip)  # Linux takes this source for all in the network
             if first != address:
                 others = []
         self._append(own)
@@ -317,12 +324,13 @@ class FakeKernel(RouteBackend):
     # Routes
 
     def _accepted(self, route: Route) -> Route:
-        """The route as Linux stores it, with values for what the request leaves open. KernelError
-        if Linux refuses it.
+        """Return the route as Linux stores it, with defaults for what the request leaves open.
+        KernelError if Linux refuses the route.
         """
         next_hops: list[NextHop] = []
         if route.type not in PATHLESS:
-            requested = route.next_hops or (NextHop(),)  # an empty one is refused: no device
+            # A route without next hops gets one without a device, which `_accepted_hop` refuses.
+            requested = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
             problem = f"preferred source {route.prefsrc} is not an address of this host"
@@ -338,13 +346,15 @@ class FakeKernel(RouteBackend):
         )
 
     def _accepted_hop(self, hop: NextHop, route: Route) -> NextHop:
-        """A next hop of the route as Linux stores it: up."""
+        """Return this next hop of the route as Linux stores it. KernelError if Linux refuses it,
+        for example because its device is down.
+        """
         if hop.dev is None:
             raise KernelError(errno.ENODEV, "a next hop has no device")
         self._require_reachable(hop, route.prefix.family)
         if not self._links[hop.dev].up:
             raise KernelError(errno.ENETDOWN, f"{hop.dev} is down")
-        stored = hop._replace(linkdown=False, dead=False)
+        stored = hop._replace(linkdown=False, dead=False)  # because the device is up
         if len(route.next_hops) == 1 and route.prefix.family == IPV4:
             return stored._replace(weight=1)  # a weight counts only among several next hops
         return stored
@@ -354,7 +364,8 @@ class FakeKernel(RouteBackend):
         best route to the gateway has a gateway itself, or there is no route.
         """
         gateway = hop.gateway
-        # Linux does not check an onlink gateway. This fake kernel checks none of the other family.
+        # Linux does not check a gateway with the flag onlink. This fake kernel does not check one
+        # of the other address family either.
         if gateway is None or gateway.version != family or hop.onlink:
             return
         if family == IPV6 and gateway.is_link_local:
@@ -365,42 +376,43 @@ class FakeKernel(RouteBackend):
             raise KernelError(errno.ENETUNREACH, f"gateway {gateway} is not on-link")
 
     def _routes_covering(self, gateway: IP, dev: str | None) -> Iterator[Route]:
-        """Yield the routes to the gateway, through this device, among which Linux chooses: those of
-        the tables local and main. For IPv4 it passes over routes with a gateway: their scope is
-        wider than link (a lower number). For IPv6 it refuses the gateway if the best route has one.
+        """Yield the routes through this device by which Linux finds out whether the gateway is
+        on-link: those in the tables local and main that cover it.
         """
         family = gateway.version
         for table, length in product((TABLE_LOCAL, TABLE_MAIN), range(width_of(family) + 1)):
             prefix = Prefix.around(family, int(gateway), length)
             for route in self._routes.get((table, prefix), ()):
+                # In IPv4, a route with a gateway of its own does not count: its scope is below
+                # SCOPE_LINK.
                 if dev in route.devs and (family == IPV6 or route.scope >= SCOPE_LINK):
                     yield route
 
     def _is_own(self, ip: IP) -> bool:
         return any(address.ip == ip for address in self._addresses)
 
-    def _insert(self, route: Route, *, must_be_first: bool) -> None:
-        """Add the route behind those with its metric, as the verb `append` does. KernelError if the
-        route is there or, with `must_be_first` (the verb `add`), if any route has its destination
-        and metric.
+    def _insert(self, route: Route, *, must_be_only: bool) -> None:
+        """Add a route. If there are routes with its destination and metric, it stands behind them;
+        KernelError if one of them is this route or, with `must_be_only`, if there is any. The verb
+        `add` sets `must_be_only`, and `append` does not.
         """
         entries = as_stored(route)
         routes = self._routes.get((route.table, route.prefix), [])
         rivals = [present for present in routes if present.metric == route.metric]
-        rival = ""
+        obstacle = ""
         if any(_has(rivals, entry) for entry in entries):
-            rival = "this route"
-        elif rivals and must_be_first:
-            rival = "another route"
-        if rival:
-            problem = f"{rival} has the same destination and metric: [{rivals[0]}]"
+            obstacle = "this route"
+        elif rivals and must_be_only:
+            obstacle = "another route"
+        if obstacle:
+            problem = f"{obstacle} has the same destination and metric: [{rivals[0]}]"
             raise KernelError(errno.EEXIST, problem)
         for entry in entries:
             self._append(entry)
 
     def _append(self, route: Route) -> None:
-        """Add an entry behind those with its metric, unless it is there: two addresses can bring
-        the same one.
+        """Add an entry behind those with the same metric or a lower one. Do nothing if it is there
+        already, because two addresses can bring the same route.
         """
         routes = self._routes.setdefault((route.table, route.prefix), [])
         if not _has(routes, route):
@@ -408,8 +420,9 @@ class FakeKernel(RouteBackend):
             routes.insert(index, route)
 
     def _delete(self, route: Route) -> None:
-        """Delete the first match of each entry of the route. If an entry has none, KernelError is
-        raised after the deletions.
+        """Delete what a request to delete `route` means. Linux stores an IPv6 route as one entry
+        for each next hop, so delete, for each, the first entry that matches (`_is_meant`). If one
+        has no match, the others are still deleted, and then KernelError is raised.
         """
         routes = self._routes.get((route.table, route.prefix), [])
         is_missing = False
@@ -429,20 +442,25 @@ class FakeWatch(Watch):
     """
 
     def __init__(self, happenings: list[Callable[[], object]]) -> None:
-        """Share this list of functions (`FakeKernel.later`) with the kernel."""
+        """`happenings` are the functions that a test gives to `FakeKernel.later`. All watches of a
+        kernel have the same list, so that only one of them calls each function.
+        """
         self._happenings = happenings
         self._is_reported = False
         self._is_closed = False
         self._clock: Clock | None = None
 
     def report(self) -> None:
+        # The kernel tells the watch of a change. A wait that is going on ends now. If there is
+        # none, the next wait returns at once.
         self._is_reported = True
         if self._clock is not None:
             self._clock.wake()
 
     def wait(self, timeout: float, *, clock: Clock | None = None) -> bool:
-        """See Watch. First call the functions of `later` until one changes something. If none does,
-        wait on the clock for a change by another thread; without a clock, return at once.
+        """See Watch. First call the functions that a test gave to `later`, until one changes
+        something. If none does, wait on the clock for a change by another thread; without a clock,
+        return at once.
         """
         if self._is_closed:
             raise BackendError("the watch was closed", kind="unusable")
@@ -469,7 +487,7 @@ def _ipv6_routes_of(address: Address) -> list[Route]:
     own = Prefix.of(address.ip)
     next_hops = (NextHop(address.dev),)
     local = Route(own, next_hops, table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
-    if address.ip.is_loopback:
+    if address.ip.is_loopback:  # for ::1, Linux adds no route to a network
         return [local]
     connected = Route(
         address.network, next_hops, metric=_CONNECTED_METRIC, protocol=PROTOCOL_KERNEL
@@ -478,8 +496,8 @@ def _ipv6_routes_of(address: Address) -> list[Route]:
 
 
 def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
-    """The routes that Linux adds for an IPv4 address: to itself, to its network, and to the
-    broadcast address.
+    """The routes that Linux adds for an IPv4 address: to itself, and then those to its network and
+    to the broadcast address of the network.
     """
     own = Prefix.of(address.ip)
     network = address.network
@@ -505,8 +523,8 @@ def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
 
 
 def _has(routes: Iterable[Route], entry: Route) -> bool:
-    """Whether Linux takes the entry for one of these routes to the same prefix. In IPv4, all fields
-    have to be equal; in IPv6 only the metric, the device and the gateway.
+    """Whether one of these routes, all to the prefix of the entry, is the same for Linux. In IPv4,
+    all fields have to be equal; in IPv6, only the metric, the device and the gateway.
     """
     if entry.prefix.family == IPV4:
         return entry in routes
@@ -516,44 +534,46 @@ def _has(routes: Iterable[Route], entry: Route) -> bool:
 
 def _path(entry: Route) -> tuple[str | None, IP | None]:
     """The device and gateway of an IPv6 entry, which has one next hop at most."""
-    [hop] = entry.next_hops or _NOWHERE
+    [hop] = entry.next_hops or _BY_LO
     return hop.dev, hop.gateway
 
 
-def _is_meant(present: Route, route: Route) -> bool:
-    """Whether a request to delete `route` means the route `present`. What the request leaves open
+def _is_meant(present: Route, request: Route) -> bool:
+    """Whether a request to delete a route means the route `present`. What the request leaves open
     (None, or 0) matches any value, but in IPv6 a gateway of None matches only a missing gateway.
     """
-    if route.metric not in {0, present.metric} or route.protocol not in {0, present.protocol}:
+    if request.metric not in {0, present.metric} or request.protocol not in {0, present.protocol}:
         return False
-    if route.prefix.family == IPV4:
-        return _is_meant_in_ipv4(present, route)
+    if request.prefix.family == IPV4:
+        return _is_meant_in_ipv4(present, request)
     # In IPv6, each next hop is an entry of its own. `encode` sends "::" if there is no gateway.
-    [wanted] = route.next_hops or (NextHop(),)
-    [hop] = present.next_hops or _NOWHERE
+    [wanted] = request.next_hops or (NextHop(),)
+    [hop] = present.next_hops or _BY_LO
     return wanted.dev in {None, hop.dev} and wanted.gateway == hop.gateway
 
 
-def _is_meant_in_ipv4(present: Route, route: Route) -> bool:
-    # A request without next hops matches any. Otherwise Linux compares each next hop of the route
-    # with the one in the same place of the request, and ignores others of the request.
-    if (route.type, route.scope) != (present.type, present.scope):
+def _is_meant_in_ipv4(present: Route, request: Route) -> bool:
+    """Whether a request to delete an IPv4 route means the route `present`. The caller, `_is_meant`,
+    has compared metric and protocol already. None in the request matches any value.
+    """
+    if (request.type, request.scope) != (present.type, present.scope):
         return False
-    if route.prefsrc not in {None, present.prefsrc}:
+    if request.prefsrc not in {None, present.prefsrc}:
         return False
-    if not route.next_hops:
+    if not request.next_hops:  # any next hops will do
         return True
-    if not 0 < len(present.next_hops) <= len(route.next_hops):
+    if not 0 < len(present.next_hops) <= len(request.next_hops):
         return False
-    for wanted, hop in zip(route.next_hops, present.next_hops, strict=False):
+    # Linux compares the next hops in order, and ignores surplus ones at the end of the request.
+    for wanted, hop in zip(request.next_hops, present.next_hops, strict=False):
         if wanted.dev not in {None, hop.dev} or wanted.gateway not in {None, hop.gateway}:
             return False
     return True
 
 
 def _is_deleted_with(route: Route, name: str, lost_ips: Collection[IP]) -> bool:
-    """Whether Linux deletes the route with the device of this name: it leads through the device, or
-    its source is an address that no device has any more.
+    """Whether Linux deletes the route together with the device `name`: the route leads through the
+    device, or its source is an address that no device has any more (`lost_ips`).
     """
     if name in route.devs:
         return True
@@ -563,8 +583,8 @@ def _is_deleted_with(route: Route, name: str, lost_ips: Collection[IP]) -> bool:
 
 
 def _answer(fib: Fib, destination: IP) -> Answer:
-    """The answer of Linux for this destination. Linux answers with an error, and so without a
-    route, if the deciding route refuses packets.
+    """The answer of Linux for this destination. If the route that decides refuses packets, Linux
+    answers with an error, so the answer has no route.
     """
     kind, route, _ = fib.lookup(destination)
     if route is not None:

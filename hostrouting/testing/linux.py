@@ -39,8 +39,8 @@ link set port0 master br0
 
 @contextmanager
 def linux_host() -> Iterator[None]:
-    """Put this thread on a new host, as `contract_host` describes it, for the block. Sockets and
-    processes that are made in the block stay there.
+    """Run the block on a new host, as `contract_host` describes it: in a network namespace of its
+    own, to which this thread moves. Sockets and processes that are made in the block stay there.
     """
     home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     _call("unshare", _CLONE_NEWNET)
@@ -49,7 +49,8 @@ def linux_host() -> Iterator[None]:
         for dev, interface in ADDRESSES:
             usable_at_once = "nodad" if ":" in interface else ""
             _ip(f"address add {interface} dev {dev} {usable_at_once}")
-        for rule in RULES:  # as text: 100: from all …; `ip rule add` takes no colon
+        # A rule as text is "100: from all …", but `ip rule add` takes no colon.
+        for rule in RULES:
             _ip(f"rule add pref {rule}".replace(":", "", 1), f"-{rule.family}")
         _await_routes()
         yield
@@ -64,8 +65,8 @@ def _ip(lines: str, *options: str) -> None:
 
 
 def _await_routes() -> None:
-    """Wait for the routes of the host: Linux notices a new carrier, and adds the route of an IPv6
-    address, a little later.
+    """Wait until the host has all its routes. Linux adds some of them a little later: it first has
+    to notice that a new device has a carrier, and it adds the route of an IPv6 address late.
     """
     promised = set(contract_host().snapshot().routes)
     with NetlinkBackend() as backend, backend.watch() as watch:
@@ -74,6 +75,7 @@ def _await_routes() -> None:
 
 
 def _call(function: str, *arguments: int) -> None:
+    # Call a function of the C library: Python has `os.unshare` and `os.setns` only since 3.12.
     libc = ctypes.CDLL(None, use_errno=True)
     if getattr(libc, function)(*arguments):
         raise OSError(ctypes.get_errno(), function)

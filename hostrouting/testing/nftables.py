@@ -22,10 +22,14 @@ class FakeNftables(Faulty[HostError]):
     def __init__(self) -> None:
         super().__init__()
         self.tables: dict[str, str] = {}
-        """The listings of the family ip6, for a test to change as another program would."""
+        """By name: the listing of each table of the family ip6. A test can change them, as another
+        program would.
+        """
 
     def load(self, text: str) -> None:
-        """See Nftables. Texts of hostrouting replace or delete one table; any other is refused."""
+        """See Nftables. Only texts such as hostrouting writes are accepted: they replace one table,
+        or delete it.
+        """
         with self.call():
             parts = _TEXT.fullmatch(text)
             if parts is None:
@@ -33,7 +37,7 @@ class FakeNftables(Faulty[HostError]):
                 output = f"Error: in {text!r}"
                 raise HostError(sentence, what="nft", kind="refused", output=output)
             self.tables.pop(parts["name"], None)
-            if parts["table"]:
+            if parts["table"]:  # None if the text only deletes the table
                 self.tables[parts["name"]] = parts["table"]
 
     def listing(self, name: str) -> str | None:

@@ -74,7 +74,7 @@ class FakeManager:
     def reload(self) -> None:
         self._require_running()
         self.calls.append("reload")
-        self.boot()
+        self.boot()  # reads the files again
 
     def start(self, unit: str, *, timeout: float) -> None:  # noqa: ARG002  no time passes
         self._require_running()
@@ -108,8 +108,9 @@ class FakeManager:
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         """See Manager. Values come from `properties` first, then from the unit files as last read.
 
-        A pattern matches the units in `properties`, and those that are not inactive; a template is
-        not a unit. NeedDaemonReload is "yes" if a file of the unit has changed since.
+        A pattern such as `a@*.service` matches loaded units: those in `properties`, and those that
+        are not inactive. NeedDaemonReload is "yes" if a file of the unit has changed since systemd
+        read the files.
         """
         self._require_running()
         shown: list[dict[str, str]] = []
@@ -123,13 +124,13 @@ class FakeManager:
         return self.errors.get(unit_name(unit), ()) if since else ()
 
     def _set_state(self, unit: str, state: str) -> None:
-        """Set the state of the unit. It replaces one that a test has set in `properties`."""
+        """Set the state of the unit, and forget a state that a test has set in `properties`."""
         self.states[unit] = state
         for name in _STATES:
             self.properties.get(unit, {}).pop(name, None)
 
     def _require_running(self) -> None:
-        """Raise the error of systemctl if systemd does not run."""
+        """Raise the error that systemctl gives if systemd does not run."""
         if not self.running:
             ended = Ended(1, err=_NO_SYSTEMD)
             raise tool_error(ended, "systemctl", purpose="", what="systemd")
@@ -147,12 +148,13 @@ class FakeManager:
         return matching
 
     def _properties_of(self, unit: str) -> dict[str, str]:
-        # What systemd would show of the unit. What a test has set (`properties`) comes last, and
-        # replaces values from the files.
+        """All properties that systemd would show of the unit. Values that a test has set in
+        `properties` replace those from the unit's files.
+        """
         on_disk = self._files_on_disk()
         read = self.read  # the files as systemd has read them
         if "@" in unit and unit not in self.states and unit not in self.properties:
-            read = on_disk  # an instance that was not loaded yet: systemd reads its files now
+            read = on_disk  # an instance that is not loaded yet: systemd reads its files only now
         files = _files_of(unit, read)
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
@@ -202,8 +204,8 @@ def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
     if at:  # the template comes first, so that what the unit has replaces it
         names.insert(0, f"{before}@.{rest.rpartition('.')[2]}")
     text: str | None = None
+    # The path of each drop-in by the name of its file.
     paths: dict[str, str] = {}
-    """The path of each drop-in by the name of its file."""
     for name in names:
         text = units.get(f"{_FOLDER}{name}", text)
         folder = f"{_FOLDER}{name}.d/"
@@ -214,6 +216,7 @@ def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
 
 
 def _load_state(unit: str, files: _UnitFiles) -> str:
+    # The property LoadState of the unit with these files.
     if files.text in {"", "/dev/null"}:
         return "masked"  # by an empty file, or by a link to /dev/null
     # An instance counts as loaded even if a test has not written its template.
@@ -223,8 +226,9 @@ def _load_state(unit: str, files: _UnitFiles) -> str:
 
 
 def _lists_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
-    """The settings in _SHOWN as `show` prints them. Each line of these texts adds a value to its
-    list; as in systemd, an empty value empties the list.
+    """The properties of a unit that are lists (`_SHOWN`), as systemctl prints them. `texts` are the
+    unit's files, in order. As in systemd, each line `NAME=VALUE` adds a value to the list, and an
+    empty value empties the list.
     """
     lists: dict[str, list[str]] = {name: [] for name in _SHOWN}
     for line in "\n".join(texts).splitlines():

@@ -6,7 +6,9 @@ from hostrouting.testing.kernel import FakeKernel
 
 
 def plain_vm() -> FakeKernel:
-    """An Ethernet device, 10.0.0.4/24, with a default route via 10.0.0.1, as from DHCP."""
+    """A virtual machine with one Ethernet device, the address 10.0.0.4/24, and a default route via
+    10.0.0.1, as DHCP sets it.
+    """
     kernel = FakeKernel(ipv6_forwarding=True)
     kernel.set_up("lo")
     kernel.add_link(Link(name="eth0", index=2))

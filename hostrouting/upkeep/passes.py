@@ -3,7 +3,7 @@
 Whoever changes the kernel for hostrouting makes passes: a task of an agent, the gate before a unit
 starts, each service at boot, and the guard. A pass has three parts, in this order:
 
-    static_routes   set the static routes, all or none
+    static_routes   set the static routes: in an apply all or none, else all that can be set
     probe_rewrite   load the table for probes, if it is not in force
     route_overlap   check the expected CIDRs, and leave the marker
 
@@ -38,7 +38,7 @@ from hostrouting.finding import Finding, Name, with_severity
 from hostrouting.kernel.reports import Reports
 from hostrouting.probe.load import load_table
 from hostrouting.routes.keep import keep_routes
-from hostrouting.text import first_of
+from hostrouting.text import first_few
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -63,8 +63,8 @@ seen, because Linux does not report all of them.
 
 
 class Done:
-    """The changes that passes have made and that are in effect, in order. It grows while they work,
-    so that they are known if an error ends them, too.
+    """Collects, in order, the changes that passes have made and that are in effect. A pass that an
+    error ends leaves its changes here, too.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Done:
 
 
 class PassOutcome(NamedTuple):
-    """What a pass has found."""
+    """What a pass, or a part of one, has found, and whether gated units must not start."""
 
     findings: tuple[Finding, ...] = ()
     refuses: bool = False
@@ -101,14 +101,14 @@ class PassOutcome(NamedTuple):
         return [each for each in self.findings if each.severity != "note" or each.name == "action"]
 
     def followed_by(self, other: PassOutcome) -> PassOutcome:
-        """Join the outcomes of two parts of a pass: `other` is that of the later one."""
+        """Join this outcome with `other`, the outcome of a later part of the same pass."""
         return self._replace(
             findings=self.findings + other.findings,
             refuses=self.refuses or other.refuses,
             waits="; ".join(filter(None, (self.waits, other.waits))),
             has_asked=self.has_asked or other.has_asked,
             report=other.report,  # only the check has one, and it is the last part
-            error=self.error or other.error,
+            error=self.error or other.error,  # the first error counts
         )
 
 
@@ -120,16 +120,17 @@ def await_pass(
     wait: float,
     say: Callable[[str], object],
 ) -> PassOutcome:
-    """Make a pass, and another one after each change of the kernel, until nothing is awaited any
-    more, or `wait` seconds are over. Return the outcome of the last one. `say` gets what is
-    awaited, before the first wait and each time that this has changed.
+    """Make the routing of the host right, and wait for what is missing but may still come, such as
+    a default route. Make a pass, and another one whenever Linux reports a change, until a pass
+    awaits nothing more or `wait` seconds are over. Return the outcome of the last pass.
 
-    `make_pass` takes the lock of the host, reads the configuration that is in force, and calls
-    `run_pass`.
+    `make_pass` takes the lock of the host, reads the configuration, and calls `run_pass`. `say`
+    gets what is awaited, before the first wait and whenever it changes.
     """
     until = clock.now() + wait
     said = ""
-    with markers_removed_on_failure(host.files):  # without a kernel, no pass would remove them
+    # If the kernel cannot be opened, there is no pass that would remove the markers.
+    with markers_removed_on_failure(host.files):
         kernel = host.open_kernel()
     with kernel as backend, Reports(backend, clock) as reports:
         while True:
@@ -142,13 +143,15 @@ def await_pass(
                 say(f"waiting for up to {round(seconds_left, 1):g} s: {said}")
             if outcome.has_asked:
                 reports.forget()  # else the pass would be made again because of its own requests
+            # A second at most, because Linux does not report every change.
             reports.wait(min(_LOOK_AGAIN, seconds_left))
 
 
 @contextmanager
 def markers_removed_on_failure(files: Files) -> Iterator[None]:
-    """Remove the markers of the last verdict if the block fails or is interrupted, because they are
-    about an earlier state.
+    """Remove the markers if the block fails or is interrupted: the files under /run by which other
+    programs know the verdict of the last check. No verdict is better than one about an earlier
+    state.
     """
     try:
         yield
@@ -167,12 +170,15 @@ def run_pass(
     purpose: Purpose = "upkeep",
     raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> PassOutcome:
-    """Make these parts of a pass. What is not configured any more is removed: routes, the marker
-    and, in an apply or undo, the table for probes. In upkeep, to look for that table would take too
-    long: nft would have to run before each start of a unit.
+    """Make the routing of the host right, and check it, once. The parts of a pass are: set the
+    static routes, load the table that rewrites probes, and check where the expected CIDRs leave.
+    Only those in `parts` are made.
+
+    What is not configured any more is removed, with an exception: upkeep leaves an unconfigured
+    table for probes, because nft would have to look for it before each start of a gated unit.
 
     `done` gets the changes that are in effect. `raise_if_cancelled` is called between changes of
-    routes. If it raises, they are rolled back first.
+    routes. If it raises, these changes are rolled back.
     """
     outcome = PassOutcome(config=config)
     with markers_removed_on_failure(host.files):
@@ -184,7 +190,7 @@ def run_pass(
         if "route_overlap" in parts:
             outcome = outcome.followed_by(_check(host, backend, config))
         elif outcome.error is not None:
-            # The markers are about an earlier state, and this pass does not check the present one.
+            # This pass does not check, so the markers are still about the state before the error.
             remove_markers(host.files)
     return outcome
 
@@ -196,9 +202,11 @@ def _set_routes(
     purpose: Purpose,
     raise_if_cancelled: Callable[[], object],
 ) -> PassOutcome:
-    """Set the routes. If static routes are configured, a failure holds units back in every mode.
-    Otherwise it is a warning: only the route for replies to probes, or a route that is not
-    configured any more, is concerned.
+    """Set the configured static routes, and delete those that are not configured any more. A
+    failure keeps gated units from starting, even in the mode WARN.
+
+    If no static route is configured, a failure is only a warning: what failed is then the route for
+    replies to probes, or the deletion of an old route.
     """
     try:
         plan = keep_routes(
@@ -209,22 +217,25 @@ def _set_routes(
             outcome = _failed(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
-        # Errors of other kinds are raised before any request to Linux. An undo may raise one later,
-        # but only a wait and the guard read `has_asked`, and an undo has neither.
+        # After any other error, Linux has refused nothing. If some routes were set before it, their
+        # reports wake one more pass, which has nothing to set then.
         return outcome._replace(has_asked=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
 
 
 def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
-    """Return the outcome of a part that has failed. If it can be tried again, a later pass may
-    succeed.
+    """Make the outcome of a part of a pass that this error has ended; `refuses` says whether it
+    keeps gated units from starting. If a retry may succeed, the outcome asks for another pass: the
+    text of the error is what the outcome `waits` for.
     """
     waits = str(error) if error.can_retry else ""
     return PassOutcome(error.findings, refuses, waits, error=error)
 
 
 def _load_probes(host: Host, config: HostRoutingConfig, done: list[Operation]) -> PassOutcome:
-    """Load the table for probes. A failure is a warning, because a unit can run without probes."""
+    """Load the nftables table that rewrites probes. A failure is only a warning, because a unit can
+    run without probes.
+    """
     try:
         load_table(host.nftables, config.probe_rewrite, done=done)
     except HostError as error:
@@ -234,13 +245,14 @@ def _load_probes(host: Host, config: HostRoutingConfig, done: list[Operation]) -
 
 
 def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> PassOutcome:
-    """Check the expected CIDRs, and leave the marker. In STRICT, units are held back if addresses
-    escape, if there is no default route, or if Linux does not answer; with `"undecided": "refuse"`,
-    also if the verdict is undecided.
+    """Check whether the expected CIDRs leave through the expected devices, and write the verdict
+    for other programs into a file under /run, the marker. In STRICT, gated units must not start if
+    addresses leave elsewhere (escape), if there is no default route, or if Linux does not answer.
+    With the setting `"undecided": "refuse"`, an undecided verdict stops the units, too.
     """
     settings = config.route_overlap
     if not settings.cidrs:
-        remove_markers(host.files)  # they are about CIDRs that are not configured any more
+        remove_markers(host.files)  # of an earlier configuration, which had CIDRs
         return PassOutcome()
     try:
         report = check_kernel(backend, config)
@@ -259,8 +271,9 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
 
 
 def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Finding, ...]:
-    """Return the findings of a check. With `"undecided": "refuse"`, units are held back for what
-    makes the verdict undecided (`report.doubts`), so each such finding is an error.
+    """Return the findings of a check, with the severity that they have with these settings. With
+    `"undecided": "refuse"`, an undecided verdict keeps gated units from starting. So what makes it
+    undecided (`report.doubts`) becomes an error.
     """
     findings = check_findings(report, mode=settings.mode)
     if not settings.refuses("undecided"):
@@ -271,10 +284,11 @@ def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Find
 
 
 def _overlap_error(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
-    """Make the error of a check in STRICT: what is wrong, and the findings that say what repairs it
-    (`_REPAIR`), whatever their severity. Notes that only explain the verdict are left out.
+    """Make the error with which a check in STRICT fails. Of the findings, it has the errors, and
+    those that say what repairs them (`_REPAIR`), even if these are only notes. Other notes and
+    warnings are left out.
     """
     important = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
-    lines = first_of([finding.line for finding in important], LOGGED)
+    lines = first_few([finding.line for finding in important], LOGGED)
     document = check_document(report, mode="STRICT", findings=findings)
     return RouteOverlapError("; ".join(lines), findings=important, report=report, check=document)

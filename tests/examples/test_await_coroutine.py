@@ -35,3 +35,14 @@ def test_result_and_error(divisor: int, result: float | None) -> None:
     report = asyncio.run(main())
     assert report.result == result
     assert isinstance(report.error, ZeroDivisionError) == (divisor == 0)
+
+
+def test_a_loop_that_is_blocked() -> None:
+    """The task can be cancelled, although the coroutine cannot begin."""
+
+    async def main() -> phases.Step:
+        loop = asyncio.get_running_loop()
+        task = phases.task("sleep")(lambda ctx: await_in_task(ctx, asyncio.sleep(60), loop))
+        return phases.run(phases.deadline(task, 0.1))
+
+    assert isinstance(asyncio.run(main()).error, phases.DeadlineExceeded)

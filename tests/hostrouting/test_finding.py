@@ -3,7 +3,6 @@
 from hostrouting.finding import SEVERITIES, Finding, Remedy, worst_first
 from hostrouting.lines import capped, finding_lines, indented
 from hostrouting.release import call
-from hostrouting.text import printable, printable_lines
 
 STATUS = call("status")
 WAYS = [
@@ -27,7 +26,6 @@ def test_the_ways_out() -> None:
     assert LOST.line == f"UNIT: it is lost; {remedy}"
     first, *others = (f"  {way}" for way in remedy.split("; or, "))
     assert [*finding_lines([LOST])] == ["UNIT: it is lost", first, *others]
-    assert [*finding_lines([LOST], without=STATUS)] == ["UNIT: it is lost", *others]
     assert LOST.to_mapping() == {
         "name": "unit",
         "severity": "error",
@@ -38,13 +36,6 @@ def test_the_ways_out() -> None:
         "facts": {"lines": ["x"]},
         "canRetry": False,
     }
-
-
-def test_no_way_out() -> None:
-    alone = LOST._replace(remedy=None)
-    assert alone.line == "UNIT: it is lost"
-    assert [*finding_lines([alone])] == ["UNIT: it is lost"]
-    assert alone.to_mapping()["commands"] == []
 
 
 def test_findings_with_one_way_out() -> None:
@@ -70,10 +61,3 @@ def test_the_worst_is_first() -> None:
     error, warning, note = (LOST._replace(severity=severity) for severity in SEVERITIES)
     assert worst_first([note, warning, note, error]) == (error, warning, note)
     assert [note.level, warning.level] == [20, 30]
-
-
-def test_a_text_that_could_steer_the_terminal() -> None:
-    """What cannot be printed is escaped, and nothing else; of a text, each line."""
-    assert printable("b\x1b[2J\n\udcff") == "b\\x1b[2J\\n\\udcff"
-    assert printable("b\u00e4r \\ it's") == "b\u00e4r \\ it's"
-    assert printable_lines("a\x1b\nb\u2028") == "a\\x1b\nb\\u2028"

@@ -1,19 +1,23 @@
 """Each node has the result of `check --snapshot`; those with one problem are a group."""
 
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
 from hostrouting import HostRoutingConfig, fleet
 from hostrouting.errors import ConfigError
+from hostrouting.model.route import OURS, Route
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, WANTED
-from tests.support.topologies import marked_vm, refusing
+from tests.support.topologies import dual_stack_h200, marked_vm, refusing, vm_of
 
 CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
 
@@ -26,11 +30,22 @@ def nodes(tmp_path: Path) -> Path:
     by_a_bridge = refusing().snapshot().to_json().replace('"ib0"', '"br-1f3bf2e4c5d6"')
     texts = {"gpu-0": escaping, "gpu-1": other, "gpu-2": other, "refusing": by_a_bridge}
     texts["broken"] = "{"
+    texts["stuck"] = with_routes("172.16.5.7/32", dev="ib0").snapshot().to_json()
+    texts["in-doubt"] = with_routes("0.0.0.0/1", "128.0.0.0/1", dev="wg0").snapshot().to_json()
     for name, kernel in {"bare": FakeKernel(), "marked": marked_vm(), "vm": plain_vm()}.items():
         texts[name] = kernel.snapshot().to_json()
     for name, text in texts.items():
         (tmp_path / f"{name}.json").write_text(text)
     return tmp_path
+
+
+def with_routes(*destinations: str, **fields: Any) -> FakeKernel:
+    """An H200 node with these routes; wg0 is a tunnel."""
+    kernel = h200()
+    kernel.add_link(Link(name="wg0", index=0, kind="wireguard", type=65534))
+    for destination in destinations:
+        kernel.ip_route("add", Route.to(destination, **fields))
+    return kernel
 
 
 def problems_of(nodes: Path, config: HostRoutingConfig = CONFIG) -> dict[str, fleet.NodeProblem]:
@@ -56,16 +71,85 @@ def test_groups(nodes: Path) -> None:
     assert [*groups.values()][-1] == ["vm"]
 
 
-def test_a_configuration_that_is_not_applied_yet(nodes: Path) -> None:
-    """It lacks nothing."""
-    assert problems_of(nodes, WANTED)["gpu-0"].repair == ()
+def test_what_is_not_repaired(nodes: Path) -> None:
+    """A node on which something stays is not in one group with those that are repaired."""
+    problems = problems_of(nodes)
+    repaired, stuck, in_doubt = (problems[name] for name in ("gpu-0", "stuck", "in-doubt"))
+    some = f"{repaired.sentence}; no route repairs some addresses"
+    assert stuck == repaired._replace(sentence=f"{some} (not-proven)")
+    assert in_doubt == fleet.NodeProblem("overlap", f"{some} (no-device)")
+    assert problems_of(nodes, WANTED)["in-doubt"].sentence == "leaves through ibN; DEFAULT-ROUTES"
+
+
+def test_a_node_that_is_repaired(tmp_path: Path) -> None:
+    """Nothing is proposed for it, although the configuration lacks its routes."""
+    kernel = with_routes(*REPAIR, dev="eth0", gateway="10.0.0.1", protocol=OURS)
+    (tmp_path / "gpu-0.json").write_text(kernel.snapshot().to_json())
+    assert problems_of(tmp_path) == {"gpu-0": fleet.NodeProblem("ok")}
+
+
+def test_a_better_default_route_of_another_card(tmp_path: Path) -> None:
+    """The repair would lead by that card, so the nodes are named."""
+    text = "172.16.0.0/17 dev ib0; default via 10.1.0.1 dev eth1 metric 5; link eth1 nic"
+    (tmp_path / "a.json").write_text(vm_of(text).to_json())
+    assert "leaves through ibN; DEFAULT-ROUTES" in problems_of(tmp_path)["a"].sentence
+
+
+def test_the_families(tmp_path: Path) -> None:
+    """A number that is not in the name of a device stays."""
+    snapshot = dual_stack_h200().snapshot()
+    for missing in ("4", "6", "46"):
+        routes = [
+            route
+            for route in snapshot.routes
+            if route.prefix.length or str(route.prefix.family) not in missing
+        ]
+        text = snapshot._replace(routes=tuple(routes)).to_json()
+        (tmp_path / f"{missing}.json").write_text(text)
+    problems = problems_of(
+        tmp_path, HostRoutingConfig(route_overlap=expect("10.9.0.0/16", "fd09::/48"))
+    )
+    assert {name: problem.sentence for name, problem in problems.items()} == {
+        "4": "there is no IPv4 default route",
+        "46": "there is no IPv4 default route; there is no IPv6 default route",
+        "6": "there is no IPv6 default route",
+    }
+
+
+def test_the_order() -> None:
+    """The worst verdict comes first; of one verdict, what most nodes have."""
+    rare, common = (fleet.NodeProblem("overlap", sentence) for sentence in ("rare", "common"))
+    others = [*map(fleet.NodeProblem, (fleet.NO_VERDICT, "no-default-route", "undecided", "ok"))]
+    problems = [rare, common, common, *(each for other in others for each in [other] * 3)]
+    numbered = [(str(number), problem) for number, problem in enumerate(problems)]
+    assert [*fleet.group_nodes(reversed(numbered))] == [common, rare, *others]
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    """It has no verdict, and nobody waits for somebody to write into it."""
+    os.mkfifo(tmp_path / "fifo.json")
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "endless.json").symlink_to("/dev/zero")
+    assert {*problems_of(tmp_path).values()} == {
+        fleet.NodeProblem(fleet.NO_VERDICT, "the snapshot is not a file")
+    }
+
+
+def test_a_name_of_several_lines(nodes: Path) -> None:
+    """It stands in one line of the page, and is unchanged in the document."""
+    name = "gpu-9\nOK: all nodes"
+    (nodes / "gpu-0.json").rename(nodes / f"{name}.json")
+    said = say("check", CIDR, "--snapshots", str(nodes))
+    assert said.lines[1] == "  gpu-1, gpu-2 and gpu-9\\nOK: all nodes"
+    [worst, *_] = say("check", CIDR, "--snapshots", str(nodes), "--json").json["groups"]
+    assert worst["nodes"] == ["gpu-1", "gpu-2", name]
 
 
 def test_the_page(nodes: Path) -> None:
     said = say("check", CIDR, "--snapshots", str(nodes))
     assert said.code == 1
     assert said.lines[0] == "OVERLAP: 3 nodes: leaves through ibN"
-    assert len(say("check", CIDR, "--snapshots", str(nodes), "--json").json["groups"]) == 6
+    assert len(say("check", CIDR, "--snapshots", str(nodes), "--json").json["groups"]) == 8
 
 
 @pytest.mark.parametrize(("kept", "code"), [("bare", 3), ("marked", 3), ("broken", 2), ("vm", 0)])

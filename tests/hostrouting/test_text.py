@@ -4,29 +4,15 @@ from ipaddress import ip_network
 
 import pytest
 
-from hostrouting.text import counted, first_of, show, spoken
-
-
-@pytest.mark.parametrize(
-    ("words", "phrase"),
-    [
-        ("", ""),
-        ("a", "a"),
-        ("a b c d", "a, b, c and d"),
-        ("a b c d e f", "a, b, c, d and 2 more"),
-    ],
-)
-def test_a_phrase(words: str, phrase: str) -> None:
-    assert spoken(words.split()) == phrase
-    assert spoken(["a", "b", "c"], most=1, last="or") == "a or 2 more"
+from hostrouting.text import counted, first_few, show
 
 
 def test_the_first_texts() -> None:
     """Ten are listed, unless another number is asked for; then the others are counted."""
     texts = [f"text {number}" for number in range(1_011)]
-    assert first_of(texts[:10]) == texts[:10]
-    assert first_of(texts) == [*texts[:10], "and 1,001 more"]
-    assert first_of(texts, 1_011) == texts
+    assert first_few(texts[:10]) == texts[:10]
+    assert first_few(texts) == [*texts[:10], "and 1,001 more"]
+    assert first_few(texts, 1_011) == texts
 
 
 def test_a_noun_agrees_with_its_number() -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -64,11 +64,15 @@ UNFINISHED: list[tuple[Callable[[Context], object], str]] = [
 
 @pytest.mark.parametrize(("do", "kind"), UNFINISHED)
 def test_what_a_call_does_not_finish(do: Callable[[Context], object], kind: str) -> None:
-    """A function that returns a coroutine, generator or future has failed, also in an undo."""
-    words = f"nobody waits for the {kind} that it returned: wait for it in the task"
+    """A function that returns a coroutine, generator or future has failed, also in an undo and as a
+    condition.
+    """
+    words = f"nobody waits for the {kind} that was returned: wait for it in the function"
     hidden = phases.task("a")(do)
     undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)
-    for report in (ran(hidden), phases.undo(undo_runs_it, ctx=quiet())):
+    condition = cast("Callable[[Context], bool]", do)
+    under_it = phases.when(condition, StubTask("c"))
+    for report in (ran(hidden), phases.undo(undo_runs_it, ctx=quiet()), ran(under_it)):
         assert str(report.failures[0].error) == words
 
 

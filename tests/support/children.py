@@ -13,6 +13,7 @@ T = TypeVar("T")
 LONGEST = 300.0
 """No child may take longer, in seconds: no test fails because the machine is busy."""
 _FORK = get_context("fork")
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNET = 0x40000000  # os.CLONE_NEWNET, which Python has since 3.12
 
 
@@ -43,16 +44,14 @@ def _answer(writer: Connection, work: Callable[[], object]) -> None:
 
 
 def enter_namespaces(*paths: str) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
     with ExitStack() as stack:
         # All are opened before any is entered: in the new ones, these are other files.
         for opened in [stack.enter_context(Path(path).open()) for path in paths]:
-            if libc.setns(opened.fileno(), 0):
+            if _LIBC.setns(opened.fileno(), 0):
                 raise OSError(ctypes.get_errno(), f"setns: {opened.name}")
 
 
 def leave_network() -> None:
     """Leave this thread's network namespace for a new one, permanently."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNET):
+    if _LIBC.unshare(_CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "unshare")

@@ -6,16 +6,20 @@ import logging
 import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from typing import Any, NamedTuple
 from unittest import mock
 
-from hostrouting.cli import main
+from hostrouting.cli import main, parser
 from hostrouting.host.host import Host
 from hostrouting.testing import FakeHost
 from hostrouting.testing.kernel import FakeKernel
 
 # Independent of the terminal and the locale in which the tests are run.
 PLAIN = {"LC_ALL": "C.UTF-8", "TERM": "dumb", "COLUMNS": "80"}
+
+# To make the parser takes longer than most commands.
+_parser = cache(parser.make_parser)
 
 
 class Said(NamedTuple):
@@ -50,6 +54,7 @@ def say(
         redirect_stdout(out),
         redirect_stderr(err),
         mock.patch.object(sys, "stdin", given),
+        mock.patch.object(parser, "make_parser", _parser),
         mock.patch.dict(os.environ, {**PLAIN, **environment}),
         mock.patch.object(logging.root, "handlers", []),
     ):

@@ -22,13 +22,17 @@ _LINK_LOCAL = st.integers(0xFE80 << 112, (0xFEC0 << 112) - 1)
 _GLOBAL_UNICAST = st.integers(0x2000 << 112, (0x4000 << 112) - 1)
 
 
-@cache  # hypothesis checks a new strategy for longer than it draws from it
+# Hypothesis checks a new strategy for longer than it draws from it, so each is made once.
+
+
+@cache
 def _prefixes(family: int) -> SearchStrategy[Prefix]:
     width = width_of(family)
     addresses = st.integers(0, (1 << width) - 1)
     return st.builds(partial(Prefix.around, family), addresses, st.integers(0, width))
 
 
+@cache
 def networks(family: int | None = None) -> SearchStrategy[config.Network]:
     """Any network of this family but the loopback one; without a family, of either one."""
     if family is None:
@@ -37,6 +41,7 @@ def networks(family: int | None = None) -> SearchStrategy[config.Network]:
     return ordinary.map(Prefix.to_network).filter(lambda network: not network.is_loopback)
 
 
+@cache
 def gateways(family: int = 4) -> SearchStrategy[IP]:
     """Addresses that are valid as a gateway; in IPv6 some are link-local, so a device is needed."""
     if family == 4:
@@ -46,10 +51,12 @@ def gateways(family: int = 4) -> SearchStrategy[IP]:
     return numbers.map(partial(ip_at, family))
 
 
+@cache
 def device_names() -> SearchStrategy[str]:
     return st.text(_LETTERS, min_size=1, max_size=15).filter(lambda name: name not in {".", ".."})
 
 
+@cache
 def static_routes() -> SearchStrategy[config.StaticRoute]:
     return _static_routes(4) | _static_routes(6)
 
@@ -98,25 +105,32 @@ _CLEANUPS = st.none() | st.builds(
 _GATES = st.none() | st.builds(
     config.GateConfig, units=st.lists(st.sampled_from(_UNITS), min_size=1, unique=True)
 )
+_NETWORKS = st.lists(networks(), max_size=4)
+_SERVICES = st.lists(networks(), max_size=2)
+_DEVICES = st.lists(device_names(), max_size=3)
+_ALLOWED = st.lists(_PATTERNS, max_size=3)
+_INTENDED = st.lists(_SELECTIONS, max_size=2)
 _PROBE_UPLINKS = st.lists(device_names().filter(lambda name: name != "lo"), max_size=3, unique=True)
 
 
+@cache
 @st.composite
 def _route_overlaps(draw: st.DrawFn) -> config.RouteOverlapConfig:
-    expected = tuple(draw(st.lists(networks(), max_size=4)))
-    services = tuple(draw(st.lists(networks(), max_size=2)))
+    expected = tuple(draw(_NETWORKS))
+    services = tuple(draw(_SERVICES))
     is_strict = draw(st.booleans()) and bool(expected or services)
     return config.RouteOverlapConfig(
         expected_cidrs=expected,
         mode="STRICT" if is_strict else "WARN",
         undecided="refuse" if is_strict and draw(st.booleans()) else "warn",
-        expected_devs=tuple(draw(st.lists(device_names(), max_size=3))),
-        allowed_devs=tuple(draw(st.lists(_PATTERNS, max_size=3))),
+        expected_devs=tuple(draw(_DEVICES)),
+        allowed_devs=tuple(draw(_ALLOWED)),
         service_cidrs=services,
-        intended_rules=tuple(draw(st.lists(_SELECTIONS, max_size=2))),
+        intended_rules=tuple(draw(_INTENDED)),
     )
 
 
+@cache
 @st.composite
 def _probe_rewrites(draw: st.DrawFn) -> config.ProbeRewriteConfig:
     uplinks = draw(_PROBE_UPLINKS)
@@ -130,6 +144,7 @@ def _probe_rewrites(draw: st.DrawFn) -> config.ProbeRewriteConfig:
     )
 
 
+@cache
 @st.composite
 def configs(draw: st.DrawFn) -> config.HostRoutingConfig:
     without_guard = config.HostRoutingConfig(

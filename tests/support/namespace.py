@@ -54,6 +54,8 @@ _SETTINGS = {
 """What changes routes or addresses by itself, under /proc/sys/net, with the defaults of Linux."""
 HASH_SEED = os.environ.get("HOSTROUTING_HASH_SEED")
 """The seed of the hash by which Linux chooses one of several next hops; else it makes one up."""
+if HASH_SEED:
+    _SETTINGS["ipv4/fib_multipath_hash_seed"] = int(HASH_SEED)
 
 
 @contextmanager
@@ -149,15 +151,16 @@ class Namespace:
         return True
 
     def sysctl(self, path: str, value: int) -> None:
-        with self.inside():
-            Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
+        self._set({path: value})
 
     def forget_the_hosts_settings(self) -> None:
         """Set what net.core.devconf_inherit_init_net may hand on, as Linux has it."""
-        for path, value in _SETTINGS.items():
-            self.sysctl(path, value)
-        if HASH_SEED:
-            self.sysctl("ipv4/fib_multipath_hash_seed", int(HASH_SEED))
+        self._set(_SETTINGS)
+
+    def _set(self, settings: dict[str, int]) -> None:
+        with self.inside():
+            for path, value in settings.items():
+                Path(f"/proc/sys/net/{path}").write_text(f"{value}\n")
 
     def run(
         self, *command: str, text: str = "", **environment: str

@@ -3,6 +3,7 @@ addresses: so routes often nest, repeat and refuse each other, and every address
 """
 
 from collections.abc import Iterable
+from functools import cache
 from ipaddress import ip_address
 from typing import Any
 
@@ -35,6 +36,14 @@ _UNBOUND = {4: [Prefix(4, 0, 32), Prefix(4, 0, 8)], 6: [Prefix(6, 0, 128), Prefi
 """By family: sources around the address that IPv4 compares while a packet has no source."""
 _TYPES: list[RouteType] = ["unicast"] * 6
 _TYPES += [*sorted(PATHLESS), "local", "multicast", "anycast", "broadcast"]
+# Hypothesis checks a new strategy for longer than it draws from it, so each is made once.
+
+
+@cache
+def _one_of(*values: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from(values)
+
+
 # Something is drawn if this is 0.
 _ONE_IN_THREE = st.integers(0, 2)
 _ONE_IN_TEN = st.integers(0, 9)
@@ -42,20 +51,23 @@ _TABLES = st.sampled_from([TABLE_MAIN] * 4 + [100])
 _METRICS = st.sampled_from([0, 0, 100, 100, 200, 1024])
 _UNREAD = st.sampled_from([()] * 12 + [("encap ip6",), ("encap seg6",)])
 _PROTOCOLS = st.sampled_from([2, 3, 4, 9, 12, 16, 80, 213])
+_LINKS = st.lists(st.sampled_from(_OTHERS), unique=True, max_size=6)
 
 
 def block_of(family: int) -> Prefix:
     return Prefix(family, _FIRST[family], width_of(family) - BITS)
 
 
+@cache
 @st.composite
 def prefixes(draw: st.DrawFn, family: int) -> Prefix:
     """A prefix in the block, or a little wider."""
     width = width_of(family)
-    length = draw(st.sampled_from([width - BITS - 4, *range(width - BITS, width), width, width]))
+    length = draw(_one_of(width - BITS - 4, *range(width - BITS, width), width, width))
     return Prefix.around(family, _FIRST[family] + draw(st.integers(0, (1 << BITS) - 1)), length)
 
 
+@cache
 @st.composite
 def _defaults(draw: st.DrawFn, family: int, dev: str) -> list[Route]:
     """A default route, which is often equal to another one, and may have no gateway."""
@@ -65,7 +77,7 @@ def _defaults(draw: st.DrawFn, family: int, dev: str) -> list[Route]:
         (NextHop(dev, gateway=gateway),),
         metric=draw(_METRICS),
         table=draw(_TABLES),
-        protocol=draw(st.sampled_from([3, 9, 16])),
+        protocol=draw(_one_of(3, 9, 16)),
     )
     routes = [default]
     if draw(_ONE_IN_TEN) == 0:
@@ -74,6 +86,7 @@ def _defaults(draw: st.DrawFn, family: int, dev: str) -> list[Route]:
     return routes
 
 
+@cache
 @st.composite
 def _addresses(draw: st.DrawFn, family: int, dev: str) -> tuple[Address, list[Route]]:
     network = draw(prefixes(family))
@@ -88,15 +101,17 @@ def _addresses(draw: st.DrawFn, family: int, dev: str) -> tuple[Address, list[Ro
     return Address(ip=ip, length=network.length, dev=dev), routes
 
 
+@cache
 @st.composite
-def _next_hops(draw: st.DrawFn, family: int, devs: list[str]) -> NextHop:
-    gateway = draw(st.sampled_from([None, _GATEWAY[family]]))
-    return NextHop(draw(st.sampled_from(devs)), gateway=gateway)
+def _next_hops(draw: st.DrawFn, family: int, devs: tuple[str, ...]) -> NextHop:
+    gateway = draw(_one_of(None, _GATEWAY[family]))
+    return NextHop(draw(_one_of(*devs)), gateway=gateway)
 
 
+@cache
 @st.composite
-def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
-    kind = draw(st.sampled_from(_TYPES))
+def _routes(draw: st.DrawFn, family: int, devs: tuple[str, ...]) -> Route:
+    kind = draw(_one_of(*_TYPES))
     route = Route(
         draw(prefixes(family)), type=kind, metric=draw(_METRICS), protocol=draw(_PROTOCOLS)
     )
@@ -112,47 +127,55 @@ def _routes(draw: st.DrawFn, family: int, devs: list[str]) -> Route:
     return route._replace(next_hops=tuple(hops), unread=draw(_UNREAD))
 
 
+@cache
+def _sources(family: int) -> st.SearchStrategy[Prefix]:
+    return prefixes(family) | st.sampled_from(_UNBOUND[family])
+
+
+@cache
 @st.composite
-def _selectors(draw: st.DrawFn, family: int, devs: list[str]) -> dict[str, Any]:
+def _selectors(draw: st.DrawFn, family: int, devs: tuple[str, ...]) -> dict[str, Any]:
     """The fields of a rule with one selector or none; more would take most of the time."""
-    selector = draw(st.sampled_from(["to", "from", "fwmark", "iif", "uidrange", "none"]))
+    selector = draw(_one_of("to", "from", "fwmark", "iif", "uidrange", "none"))
     if selector == "to":
         return {"dst": draw(prefixes(family))}
     if selector == "from":
-        return {"src": draw(prefixes(family) | st.sampled_from(_UNBOUND[family]))}
+        return {"src": draw(_sources(family))}
     if selector == "iif":
-        return {"iif": draw(st.sampled_from([*devs, "lo"]))}
+        return {"iif": draw(_one_of(*devs, "lo"))}
     if selector == "uidrange":
-        return {"others": (("uidrange", draw(st.sampled_from(["0-0", "1-99"]))),)}
+        return {"others": (("uidrange", draw(_one_of("0-0", "1-99"))),)}
     if selector == "fwmark":
         return {
-            "fwmark": draw(st.sampled_from([0, 0x200, 0xCA6C])),
-            "fwmask": draw(st.sampled_from([0xFF, 0xF00, 0xFFFFFFFF])),
+            "fwmark": draw(_one_of(0, 0x200, 0xCA6C)),
+            "fwmask": draw(_one_of(0xFF, 0xF00, 0xFFFFFFFF)),
         }
     return {}
 
 
+@cache
 @st.composite
-def _rules(draw: st.DrawFn, family: int, devs: list[str]) -> Rule:
+def _rules(draw: st.DrawFn, family: int, devs: tuple[str, ...]) -> Rule:
     selectors = draw(_selectors(family, devs))
     rule = Rule(
         family=family,
         priority=draw(st.integers(1, 39_999)),
         invert=bool(selectors) and draw(_ONE_IN_THREE) == 0,
-        suppress_prefixlength=draw(st.sampled_from([None, None, None, 0, width_of(family) - 4])),
-        suppress_ifgroup=draw(st.sampled_from([None] * 9 + [7])),
+        suppress_prefixlength=draw(_one_of(None, None, None, 0, width_of(family) - 4)),
+        suppress_ifgroup=draw(_one_of(*[None] * 9, 7)),
         **selectors,
     )
     if draw(_ONE_IN_TEN) == 0:
         return rule._replace(action="goto", target=40_000)
-    return rule._replace(table=draw(st.sampled_from([100, TABLE_MAIN])))
+    return rule._replace(table=draw(_one_of(100, TABLE_MAIN)))
 
 
+@cache
 @st.composite
 def nodes(draw: st.DrawFn) -> tuple[int, Snapshot]:
-    family = draw(st.sampled_from([4, 4, 6]))
-    links = [_CARD, *draw(st.lists(st.sampled_from(_OTHERS), unique=True, max_size=6))]
-    devs = [link.name for link in links]
+    family = draw(_one_of(4, 4, 6))
+    links = [_CARD, *draw(_LINKS)]
+    devs = tuple(link.name for link in links)
     routes: list[Route] = []
     addresses: list[Address] = []
     for dev in devs:

@@ -10,6 +10,7 @@ from hostrouting.gate.unit_states import State
 from hostrouting.host.files import Entry
 from hostrouting.model.route import OURS, PROTOCOL_BOOT, Route
 from hostrouting.model.rule import Rule
+from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeManager, h200, plain_vm
 from tests.support.incidents import (
     GUARDED,
@@ -183,12 +184,33 @@ def mark_packets(host: FakeHost) -> None:
     host.kernel.add_rule(Rule(family=4, priority=100, fwmark=0xCA6C, fwmask=0xFFFFFFFF, table=77))
 
 
-def start_router(host: FakeHost) -> None:
+def start_router(host: FakeHost, metric: int = 9) -> None:
     """A router begins to answer on another card, which gets a better default route."""
     host.kernel.add_link("eth1")
     host.kernel.add_address("eth1", "10.9.0.4/24")
-    default = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", protocol=16, metric=9)
+    default = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", protocol=16, metric=metric)
     host.kernel.ip_route("add", default)
+
+
+def start_second_card(host: FakeHost) -> None:
+    """Another card gets a default route, which is worse."""
+    start_router(host, metric=200)
+
+
+def start_halves(host: FakeHost) -> None:
+    """A VPN sets the halves of a default route, as OpenVPN does."""
+    host.kernel.add_link(Link(name="tun0", index=0, kind="tun", type=65534))
+    for half in ("0.0.0.0/1", "128.0.0.0/1"):
+        host.kernel.ip_route("add", Route.to(half, dev="tun0"))
+
+
+def start_equal_router(host: FakeHost) -> None:
+    """Another card gets a default route with the metric of the first."""
+    host.kernel.add_link("eth1")
+    host.kernel.add_address("eth1", "10.9.0.4/24")
+    [default] = (each for each in host.kernel.snapshot().routes if not each.prefix.length)
+    by_eth1 = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", metric=default.metric)
+    host.kernel.ip_route("append", by_eth1)
 
 
 def kubelet(**properties: str) -> Change:
@@ -206,6 +228,7 @@ def ungate(host: FakeHost) -> None:
     host.files.remove(LAYOUT.drop_in_path(KUBELET))
 
 
+NOT_THERE = {"LoadState": "not-found", "ActiveState": "inactive"}
 UNITS: dict[State, Sequence[Change]] = {
     "stuck": [kubelet(ActiveState="failed")],
     "fails": [kubelet(ActiveState="activating", SubState="auto-restart")],
@@ -231,6 +254,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "in force: another program has set the routes": right_but(
         lose_routes, lambda host: type_routes(host, *REPAIR, protocol=PROTOCOL_BOOT)
     ),
+    "in force: another card has a worse default route": right_but(start_second_card),
     "differs: another card has a better default route than the routes lead by": right_but(
         start_router
     ),
@@ -274,7 +298,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: another program fights with the guard": right_but(
         written(LAYOUT.fight_path, "412\nanother program takes away our routes\n")
     ),
-    "in force: kubelet fails": right_but(*UNITS["fails"]),
+    "waiting: kubelet was refused, and starts again": right_but(*UNITS["fails"]),
     "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
     "open: by an administrator, and routes are missing": right_but(
         lose_routes, written(LAYOUT.opening_path, "ticket 4711\n")
@@ -286,6 +310,12 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
         lost(LAYOUT.drop_in_path(KUBELET)),
         lost(LAYOUT.drop_in_path("k3s.service")),
         gate={"units": [KUBELET, "k3s.service"]},
+    ),
+    "differs: an edited config.json has a unit that is not there": right_but(
+        lambda host: edit_config(
+            host, lambda settings: settings["gate"].update(units=[KUBELET, "foo.service"])
+        ),
+        lambda host: manager_of(host).properties.update({"foo.service": NOT_THERE}),
     ),
     "open: k3s is not gated": right_but(start_k3s),
     "open: no systemd": right_but(stop_systemd),
@@ -301,6 +331,8 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "waiting: for a default route": right_but(lose_default),
     "waiting: for a device to be named": right_but(start_vpn, lose_routes),
     "waiting: the verdict is undecided": right_but(start_vpn),
+    "waiting: a VPN has the halves of a default route": without_routes(start_halves),
+    "waiting: two cards have default routes of one metric": without_routes(start_equal_router),
     "waiting: packets with a mark go elsewhere": without_routes(mark_packets),
     "waiting: systemd does not answer": right_but(silence_systemd),
     "waiting: the kernel does not answer": right_but(silence_kernel),

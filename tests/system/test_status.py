@@ -62,7 +62,11 @@ def type_line(system: System, line: str) -> None:
 
 
 def a_refused_unit(escaping: System) -> None:
-    """Given an overlap, kubelet is refused; after the repair, it is to be started."""
+    """Given an overlap, kubelet is refused; after the repair, it is to be started, although the
+    limit of starts is reached.
+    """
+    escaping.lay(OVERRIDE, LIMITED)
+    escaping.must("systemctl", "daemon-reload")
     assert escaping.run("systemctl", "start", KUBELET).returncode == 1
 
     reason = "    when it failed: hostrouting: OVERLAP: 172.16.0.0/16 leaves through ib0"
@@ -71,11 +75,19 @@ def a_refused_unit(escaping: System) -> None:
     assert reason in page
     assert page.startswith("DIFFERS: 172.16.0.0/16 leaves through ib0")
     assert f"  {KUBELET} has failed, and systemd does not start it again" in page
+
+    def is_limited() -> bool:
+        escaping.run("systemctl", "start", KUBELET)
+        return "repeated too quickly" in escaping.journal(KUBELET)
+
+    wait_for("the limit of starts", is_limited)
     type_line(escaping, proposed(page, REPAIR))
 
     page = status(escaping)
     assert page.startswith(f"DIFFERS: {KUBELET} has failed, and systemd does not start it again")
-    type_line(escaping, proposed(page, f"systemctl start {KUBELET}"))
+    type_line(escaping, proposed(page, f"systemctl reset-failed {KUBELET}"))
+    escaping.outside(OVERRIDE).unlink()
+    escaping.must("systemctl", "daemon-reload")
 
 
 def a_python_that_is_gone(repaired: System) -> None:
@@ -87,7 +99,7 @@ def a_python_that_is_gone(repaired: System) -> None:
     assert page.startswith(f"DIFFERS: {LAYOUT.python_path} cannot run {LAYOUT.program_path}: ")
     assert "install Python" not in page
     type_line(repaired, proposed(page, f"hostrouting apply --config {LAYOUT.config_path}"))
-    type_line(repaired, proposed(page, f"systemctl start {KUBELET}"))
+    type_line(repaired, proposed(page, f"systemctl reset-failed {KUBELET}"))
 
 
 # systemd refuses the second start in another second than the first.
@@ -155,7 +167,7 @@ SKIPS = (
 
 
 def a_start_that_is_skipped(repaired: System) -> None:
-    """Given a condition other than the gate that is not met, the page says so."""
+    """Given a condition other than the gate that is not met, the page does not blame the routes."""
     for text, reason in SKIPS:
         repaired.lay(OVERRIDE, text)
         repaired.must("systemctl", "daemon-reload")

@@ -15,7 +15,7 @@ import argparse
 import phases
 from hostrouting.cli.confirming import is_confirmed, prepare_question
 from hostrouting.cli.output import Page
-from hostrouting.cli.running import run_task
+from hostrouting.cli.running import TaskRun, outcome_of, run_task
 from hostrouting.codes import PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
@@ -23,24 +23,26 @@ from hostrouting.install.installed import read_installed
 from hostrouting.status import find_status, status_lines
 from hostrouting.tasks.configure import Configure
 
+_TAKEN_BACK = "TAKEN BACK: what was installed before is installed again"
+
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Apply the configuration. With --confirm, ask whether to keep the changes, and undo them if the
+    # answer is no, or if `apply` failed.
     config = HostRoutingConfig.load(arguments.config)
     task = Configure(config, host=host, wait=arguments.wait, allow_removal=arguments.allow_removal)
     if arguments.confirm is not None:
-        read_installed(host)  # if it cannot be read, nothing may be changed
+        # If the installed configuration cannot be read, it could not be brought back, so end here.
+        read_installed(host)
         prepare_question()
     outcome = run_task(task, host)
-    code = outcome.code
-    undo_lines: list[str] = []
+    headline: list[str] = []
     if arguments.confirm is not None and outcome.effects.changed:
         is_kept = outcome.report.ok and is_confirmed(arguments.confirm, outcome.lines("for now"))
         if not is_kept:
-            code = code or PROBLEM  # a success that nobody has confirmed is a problem, too
-            undo = run_task(task, host, phases.undo)
-            undo_lines = ["NOT EVERYTHING IS TAKEN BACK:", *undo.lines()]
-            if undo.report.ok:
-                undo_lines = ["TAKEN BACK: what was installed before is installed again"]
+            undo = phases.undo(task)
+            outcome = _with_undo(outcome, undo, host)
+            headline = [_TAKEN_BACK if undo.ok else "NOT EVERYTHING IS TAKEN BACK:"]
     status = find_status(host)
     lines = outcome.lines("this host matches the configuration", shown_below=status.findings)
     document = {
@@ -48,4 +50,19 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
         **outcome.document(),
         "findings": [finding.to_mapping() for finding in status.findings],
     }
-    return Page(code, document, [*lines, *undo_lines, "", *status_lines(status)])
+    return Page(outcome.code, document, [*headline, *lines, "", *status_lines(status)])
+
+
+def _with_undo(outcome: TaskRun, undo: phases.Step, host: Host) -> TaskRun:
+    """The run and the undo that followed it, as one run that did not succeed: it has the failures
+    and the changes of both, in order, and the files as they are now.
+    """
+    run = outcome.report
+    both = phases.Step(
+        run.path,
+        status=phases.Status.CANCELLED,
+        failures=run.failures + undo.failures,
+        reason="the change was not confirmed" if run.ok else run.reason,
+        children=[run, undo],
+    )
+    return outcome_of(both, host)._replace(code=outcome.code or PROBLEM)

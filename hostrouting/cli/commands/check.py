@@ -10,41 +10,45 @@ import argparse
 from collections.abc import Iterator
 
 from hostrouting.check.repair_line import line_to_allow, repair_line
-from hostrouting.check.results import FamilyReport
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Page
-from hostrouting.cli.source import check_or_load, config_to_check, find_config
+from hostrouting.cli.source import bad_input, check_or_load, config_to_check, find_config
+from hostrouting.codes import CODE_OF_VERDICT
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
 from hostrouting.install.ungated import find_ungated
-from hostrouting.lines import finding_lines, way_lines
+from hostrouting.lines import finding_lines, remedy_lines
 from hostrouting.text import spoken
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Check this host, a saved snapshot, or all snapshots of a folder.
     config = config_to_check(find_config(arguments, host), arguments)
     if arguments.snapshots is not None:
+        if arguments.snapshot is not None:
+            raise bad_input("--snapshots", "cannot stand beside --snapshot", "type one of the two")
         from hostrouting.cli.nodes import check_nodes
 
         return check_nodes(arguments.snapshots, config)
     check = check_or_load(arguments, host, config)
-    if arguments.snapshot is None:  # the units of this host are not those of a snapshot
+    if arguments.snapshot is None:  # a snapshot says nothing about units
         check = check._replace(findings=(*check.findings, *find_ungated(config, host)))
-    return Page(check.code(), check.document(), check_lines(check))
+    return Page(CODE_OF_VERDICT[check.report.verdict], check.document(), check_lines(check))
 
 
 def check_lines(check: HostCheck) -> Iterator[str]:
-    """The verdict of each family, the findings, the commands that repair the host, and those that
-    allow devices instead. A finding whose sentence stands in the line of a verdict is not repeated.
+    """The page of a check: a line for each family (IPv4, IPv6) with its verdict, the findings that
+    these lines do not have yet, the commands that repair the host, and the command that allows
+    devices instead.
     """
     said: set[str] = set()
     for family in check.report.families:
         yield str(family)
-        first = _first_sentence(family)
+        first = family.sentences[0]  # its finding is not printed again
         said.add(first)
         for finding in check.findings:
             if finding.sentence == first:
-                yield from way_lines(finding.remedy)
+                yield from remedy_lines(finding.remedy)
     yield from finding_lines(
         [each for each in check.findings if each.sentence not in said and each.name != "action"]
     )
@@ -64,17 +68,10 @@ def check_lines(check: HostCheck) -> Iterator[str]:
         yield from _how_to_allow(check)
 
 
-def _first_sentence(family: FamilyReport) -> str:
-    """The first sentence of the family's line: an escape, a doubt, or the verdict itself."""
-    if family.escapes:
-        return family.sentence_of(family.escapes[0])
-    if family.verdict == "undecided":
-        return family.doubts[0].sentence
-    return family.sentence
-
-
 def _how_to_allow(check: HostCheck) -> Iterator[str]:
-    """The command that allows all devices by which packets may be meant to leave (`mayAllow`)."""
+    """The command that allows devices instead of repairing the host: those that the findings of
+    escapes name as perhaps intended (`mayAllow`).
+    """
     devs: dict[str, str] = {}
     for finding in check.named("overlap"):
         if finding.remedy is None:  # else the remedy is such a command

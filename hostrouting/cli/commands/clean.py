@@ -27,18 +27,19 @@ _EMPTY: dict[str, Any] = {"schema": "hostrouting/clean/1", "operations": [], "un
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Show what of azure-vnet is stale or, with --apply, delete it.
     config = HostRoutingConfig.load(arguments.config)
     if config.azure_vnet_cleanup is None:
         example = '{"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}}'
         raise bad_input("azureVnetCleanup", "missing", f"add {example}")
-    # Only --apply decides here: with dry_run, a run would delete nothing.
+    # On the command line, only --apply decides whether anything is deleted, and not dryRun.
     section = config.azure_vnet_cleanup._replace(dry_run=False)
     task = CleanStaleAzureVnet(config._replace(azure_vnet_cleanup=section), host=host)
     return _delete(task, host) if arguments.apply else _show(task.plan())
 
 
 def _show(plan: CleanupPlan) -> Page:
-    """The page without --apply: what would be deleted."""
+    """The page without --apply: which entries would be deleted, and which would be kept."""
     code = PROBLEM
     if plan.errors:
         first = "REFUSED: --apply would delete nothing"
@@ -52,24 +53,29 @@ def _show(plan: CleanupPlan) -> Page:
 
 
 def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
-    """Delete what is stale; the page says what was deleted, and what was not."""
+    """The work and the page with --apply: delete the stale entries, and say which were deleted and
+    which were kept.
+    """
     outcome = run_task(task, host)
     plan = CleanupPlan()
     if isinstance(outcome.report.result, CleanupResult):
         plan = outcome.report.result.plan
-    # A clean-up writes no other file, and this one before it deletes anything.
+    # The undo file is the only file that a clean-up writes. It is missing if nothing was deleted.
     undo_file = next(iter(outcome.wrote), None)
-    # The run has said already what it has deleted.
+    # `outcome.lines` says what was deleted, so here come the entries that were kept.
     others = [fate for fate in get_args(Fate) if fate != "delete"]
     done = f"to restore what was deleted, as root: sh {undo_file}"
     lines = [*outcome.lines(done, _NOTHING), *_entry_lines(plan, others)]
-    # `outcome` has the operations, which are what was deleted; `plan` has entries and findings.
+    # The document has the operations of `outcome`, which are the deletions, and the entries and
+    # findings of `plan`.
     document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
     return Page(outcome.code, document, lines)
 
 
 def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:
-    """The entries with these fates. There are none if an error refuses the whole clean-up."""
+    """A line for each entry of azure-vnet with one of these fates: what is done with it. After an
+    error that refuses the whole clean-up, no entry is shown.
+    """
     if plan.errors:
         return
     for fate in fates:

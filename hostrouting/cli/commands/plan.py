@@ -12,11 +12,12 @@ from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.install.plan import Plan
-from hostrouting.lines import SHOWN, count_of_others, finding_lines, indented, way_lines
+from hostrouting.lines import SHOWN, count_of_others, finding_lines, indented, remedy_lines
 from hostrouting.tasks.configure import Configure
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Show what `apply` would do with this configuration.
     config = HostRoutingConfig.load(arguments.config)
     plan = Configure(config, host=host, allow_removal=arguments.allow_removal).plan()
     return Page(
@@ -39,7 +40,9 @@ def plan_code(plan: Plan) -> int:
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
-    """How the run would end, what it would change, and what there is to tell about it."""
+    """The page of a dry run: whether the run would fail, what it would change, the findings, and
+    the verdict afterwards.
+    """
     if plan.failures:
         yield from _failure_lines(plan)
     else:
@@ -47,12 +50,12 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     steps = [*plan.routes.conflicts, *plan.routes.changes]
     for step in steps[:SHOWN]:
         yield f"  {step}"
-        yield from way_lines(step.remedy, indent=6)
+        yield from remedy_lines(step.remedy, indent=6)
     yield from count_of_others(steps)
     yield from indented("", [*plan.systemd, *plan.operations])
     yield from indented("write ", plan.files.written_paths)
     yield from indented("remove ", plan.files.removes)
-    # What makes it fail is said in the first lines.
+    # The findings that make the run fail stand in the first lines already.
     yield from finding_lines([each for each in plan.findings if each not in plan.failures])
     if plan.report is not None:
         yield "The verdict afterwards:"
@@ -64,13 +67,13 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 
 
 def _failure_lines(plan: Plan) -> Iterator[str]:
-    """Why the run would fail: the first failure in the headline, and then the others. A
-    route-conflict is left out below the headline: the list of routes has it with its remedy.
+    """Why the run would fail: the headline has the first failure, and the lines below have the
+    others. A route-conflict is only in the headline, because `plan_lines` lists each with its
+    remedy.
     """
     word = "NOT READY" if plan_code(plan) == CANNOT_DECIDE else "WOULD FAIL"
     first, *others = plan.failures
-    more = f"; and {len(others):,} more" if others else ""
-    yield f"{word}: {first.sentence}{more}"
+    yield f"{word}: {first.sentence}"
     if first.name != "route-conflict":
-        yield from way_lines(first.remedy)
+        yield from remedy_lines(first.remedy)
     yield from finding_lines([each for each in others if each.name != "route-conflict"])

@@ -15,6 +15,7 @@ from hostrouting.tasks.configure import Remove
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Remove what hostrouting has installed or, with --dry-run, show what would be removed.
     task = Remove(host=host)
     schema = {"schema": "hostrouting/remove/1"}
     if arguments.dry_run:

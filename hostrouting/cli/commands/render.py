@@ -19,12 +19,18 @@ from hostrouting.tasks.configure import Configure
 
 
 def run(arguments: argparse.Namespace, _host: Host) -> Page:
+    # Apply the configuration to the files of an image, which is mounted at --root.
     config = HostRoutingConfig.load(arguments.config)
     root = os.path.realpath(arguments.root)
-    # An empty text, as of an unset variable, would be the current folder.
+    # `realpath` makes the current folder of an empty text, which an unset variable leaves: so the
+    # text itself has to name a folder.
     if not os.path.isdir(arguments.root) or root == "/":
-        rule = "is not the folder of an image"
-        raise bad_input("--root", rule, "mount the image there first", arguments.root)
+        raise bad_input(
+            "--root",
+            "is not the folder of an image",
+            "mount the image there first",
+            arguments.root,
+        )
     task = Configure(config, host=Host.offline(root), allow_removal=arguments.allow_removal)
     findings = task.plan().findings  # such as the programs that the image lacks
     outcome = run_task(task, task.host)

@@ -13,7 +13,7 @@ import json
 
 from hostrouting.check.proposal import propose_configuration
 from hostrouting.cli.output import Page, say
-from hostrouting.cli.source import check_or_load, config_to_repair, find_config, typed_options
+from hostrouting.cli.source import check_or_load, config_to_repair, find_config
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.finding import ESCAPES
 from hostrouting.host.host import Host
@@ -22,20 +22,22 @@ from hostrouting.lines import finding_lines
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Print a configuration that repairs the host. Standard error says what it cannot repair.
     config = config_to_repair(find_config(arguments, host), arguments)
     now = check_or_load(arguments, host, config)
     proposal = propose_configuration(config, now.report.snapshot)
-    # Of the host as it is once `config` is applied, without the routes of the repair.
-    check = HostCheck.of_snapshot(proposal.report, config, repair_options=typed_options(arguments))
-    # Escapes with another remedy than the routes: to delete a route, or to allow a device.
+    # This check is of the host as it will be once `config` is applied, without the repair.
+    check = HostCheck.of_snapshot(proposal.report, config, repair_options=now.repair_options)
+    # What the routes of the repair do not settle: escapes with a remedy of their own (to delete a
+    # route, or to allow a device), ranges without a repair, and doubts.
     findings = [finding for finding in check.named(*ESCAPES) if finding.remedy is not None]
     findings += [*check.named("unsafe", "no-default-route"), *check.doubts]
-    # Only the check of the host as it is now has asked whether the kernel differs from its tables.
+    # Whether the kernel decides otherwise than its tables was asked only in the check of this host.
     findings += now.named("kernel-differs")
-    # Their remedy is to type this command. A doubt about default routes has no facts, and is there
-    # already.
+    # What the repair is, and which default route Linux prefers. The remedy of these findings is
+    # left out, because it is to type this command. A doubt about the default route is above.
     for finding in check.named("action", "default-routes"):
-        if finding.facts:
+        if finding not in findings:
             findings.append(finding._replace(remedy=None))
     if findings:
         say("what to know about this repair:", *finding_lines(findings))
@@ -44,15 +46,16 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
             "nothing escapes now, so no route is added; a route that was typed by hand is gone "
             "after the next boot"
         )
+    proposed = proposal.config.to_mapping()
     document = {
         "schema": "hostrouting/repair/1",
         "verdict": now.report.verdict,
-        "config": proposal.config.to_mapping(),
+        "config": proposed,
         "findings": [finding.to_mapping() for finding in findings],
     }
     code = _code(check, now)
     is_of_use = check.report.routes or code == FINE
-    lines = json.dumps(proposal.config.to_mapping(), indent=2).splitlines()
+    lines = [json.dumps(proposed, indent=2)]
     return Page(code, document, lines if is_of_use else ())
 
 

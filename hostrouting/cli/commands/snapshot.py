@@ -11,4 +11,5 @@ from hostrouting.host.host import Host
 
 
 def run(_arguments: argparse.Namespace, host: Host) -> Page:
+    # Print a snapshot of this host.
     return Page(FINE, {}, [host.take_snapshot().to_json()])

@@ -3,8 +3,8 @@ verdict now.
 
 The first line says how this host is: in force, or what is worst. Then come the mode, the gated
 units and the guard, the routes, what else is wrong, what apply would do, and what to type. With a
-unit, the first line and the exit code are about that unit. A part of the host that does not answer,
-and a config.json that cannot be used, hide no other part.
+unit, the first line and the exit code are about that unit. A part of the host that does not answer
+hides no other part. With a config.json that cannot be used, only the gate and the units are shown.
 
 Exit codes. 2: config.json cannot be used. 1: something differs, a unit can start unchecked or
 cannot start, or an address escapes now. 3: something is awaited: a route waits, the verdict is
@@ -23,6 +23,7 @@ from hostrouting.status import HostStatus, find_status, metric_lines, status_lin
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
+    # Print the status of this host, of one of its units, or as metrics.
     unit = arguments.unit
     status = find_status(host, "" if unit is None else unit_name(unit))
     lines = metric_lines(status) if arguments.metrics else status_lines(status)
@@ -30,6 +31,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def _document(status: HostStatus) -> dict[str, object]:
+    # The status as a JSON value, for --json.
     plan = status.plan or Plan()
     return {
         "schema": "hostrouting/status/1",

@@ -36,21 +36,23 @@ class NetlinkBackend(RouteBackend):
     """
 
     def __init__(self, *, timeout: float = 30.0) -> None:
-        """Connect; BackendError if that is not possible.
+        """Make sure that netlink can be used; BackendError if it cannot.
 
         `timeout` is how long an answer may take, in seconds, rounded up to a whole one.
         """
         self._is_closed = False
         self._timeout = timeout
         with kernel_errors("use netlink"):
-            self._connected().close()  # each call opens another socket
+            self._connected().close()  # only a trial: each call opens a socket of its own
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
-        """See `RouteBackend`: all is read again, after a pause, if anything changed meanwhile."""
+        """Read links, addresses, rules and routes; read all again, after a pause, if anything
+        changed meanwhile (`RouteBackend.snapshot`).
+        """
         with (
             self._attempt("read the host's routes") as netlink,
-            # The kernel sends a list in parts. Of a list of routes it does not say whether it has
-            # changed between two parts, so a second socket receives the reports of changes.
+            # The kernel sends a list in parts. It does not say that a list of routes has changed
+            # between two parts, so a second socket receives the reports of changes.
             closing(self._connected(GROUPS_OF_CHANGES)) as reporter,
         ):
             pauses = iter(_PAUSES)
@@ -65,7 +67,9 @@ class NetlinkBackend(RouteBackend):
                 time.sleep(pause)
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        """What the kernel would do with a plain packet of this host to each destination."""
+        """Ask the kernel what it would do with a plain packet (ICMP, from root, without a mark) to
+        each destination; return the answers in the order of the destinations.
+        """
         with self._attempt("look up destinations") as netlink:
             return lookup_routes(netlink, destinations)
 
@@ -87,8 +91,8 @@ class NetlinkBackend(RouteBackend):
 
     @contextmanager
     def _attempt(self, attempt: str) -> Iterator[Netlink]:
-        """Open a socket for the block. An error of the kernel in the block becomes a BackendError,
-        whose text is "cannot" and the attempt.
+        """Open a socket for the block, in which one call makes its attempt. An error of the kernel
+        becomes a BackendError whose text is "cannot" and the attempt, such as "change routes".
         """
         if self._is_closed:
             raise BackendError("this backend was closed", kind="unusable")
@@ -104,25 +108,27 @@ _PAUSES = (0.01, 0.05)
 
 
 def _read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
-    """Read the host once. Whether anything changed meanwhile is not known here."""
+    """Read links, addresses, rules and routes once. The caller finds out whether anything changed
+    meanwhile.
+    """
     families = [IPV4, IPV6]
     ipv6_forwarding = forwards_ipv6(netlink)
-    # Linux without IPv6 would list its other families instead.
+    # A Linux without IPv6, when asked for its lists of IPv6, would list its other families.
     if ipv6_forwarding is None:
         families.remove(IPV6)
-    # The devices come first. When a device goes down or an address is deleted, Linux reports that,
-    # then deletes the IPv4 routes without a report. It answers a question for the devices only when
-    # it has finished with that, so no such route is in the lists that follow.
+    # The devices are read first. When a device goes down or an address is deleted, Linux reports
+    # this, then deletes IPv4 routes without a report. It lists the devices only when it has
+    # finished with this, so none of these routes is in the lists that follow.
     links = list_links(netlink)
     names = Names({link.index: link.name for link in links})
     addresses: list[Address] = []
     rules: list[Rule] = []
-    for each in families:
-        addresses += list_addresses(netlink, each, names)
-        rules += list_rules(netlink, each)
+    for family in families:
+        addresses += list_addresses(netlink, family, names)
+        rules += list_rules(netlink, family)
     routes: list[Route] = []
-    for each in families:
-        routes += list_routes(netlink, each, names, near)
+    for family in families:
+        routes += list_routes(netlink, family, names, near)
     return Snapshot(
         links=links,
         addresses=tuple(addresses),

@@ -41,7 +41,9 @@ from hostrouting.model.snapshot import Address, Link
 
 
 def parts_of(message: bytes, fixed: struct.Struct) -> tuple[tuple[int, ...], dict[int, bytes]]:
-    """The fields of the fixed part of a message, which has this layout, and its attributes."""
+    """Split a message into the fields of its fixed part, whose layout is `fixed`, and its
+    attributes by number.
+    """
     fields = fixed.unpack_from(message, HEADER.size)
     return fields, attributes_of(message, HEADER.size + fixed.size)
 
@@ -76,6 +78,9 @@ def list_links(netlink: Netlink) -> tuple[Link, ...]:
 def _link(
     fields: tuple[int, ...], attributes: Mapping[int, bytes], names: Mapping[int, str]
 ) -> Link:
+    """Make the Link of a device from the fixed fields and the attributes of its message
+    (`parts_of`). `names` has the names of all devices by number.
+    """
     type_, index, flags = fields
     return Link(
         name=names[index],
@@ -87,9 +92,9 @@ def _link(
     )
 
 
-def kind_of(link: Mapping[int, bytes]) -> str:
-    """The kind of a device with these attributes; empty for hardware."""
-    info = attributes_of(link.get(_IFLA_LINKINFO, b""))
+def kind_of(attributes: Mapping[int, bytes]) -> str:
+    """The kind of a device with these attributes, such as "vxlan"; empty for hardware."""
+    info = attributes_of(attributes.get(_IFLA_LINKINFO, b""))
     return text_of(info.get(_IFLA_INFO_KIND, b""))
 
 
@@ -110,6 +115,7 @@ class AskedNames(Names):
         self._netlink = netlink
 
     def __missing__(self, index: int) -> str:
+        """Ask Linux for the name of the device with this number, and keep it."""
         request = LINK.pack(0, index, 0) + _WITHOUT_STATISTICS
         [answer] = self._netlink.ask(RTM_GETLINK, [request])
         if not isinstance(answer, bytes):  # the device is gone: its name is "if" and its number
@@ -161,6 +167,9 @@ def list_addresses(netlink: Netlink, family: int, names: Mapping[int, str]) -> t
 def _address(
     fields: tuple[int, ...], attributes: Mapping[int, bytes], names: Mapping[int, str]
 ) -> Address:
+    """Make the Address from the fixed fields and the attributes of its message (`parts_of`).
+    `names` has the names of devices by number.
+    """
     _, length, scope, index = fields
     # IFA_LOCAL is the host's address, and IFA_ADDRESS the peer's. Without a peer, the host's
     # address is in both in IPv4, and only in IFA_ADDRESS in IPv6.
@@ -235,7 +244,7 @@ _FULL_MASKS = {
     _FRA_DSCP_MASK: b"\x3f",
 }
 """By mask: its value if it covers every bit, so that the rule selects as without a mask."""
-_UNLIMITED = 0xFFFFFFFF
+_SUPPRESSES_NONE = 0xFFFFFFFF  # -1
 
 
 def list_rules(netlink: Netlink, family: int) -> tuple[Rule, ...]:
@@ -250,8 +259,8 @@ def list_rules(netlink: Netlink, family: int) -> tuple[Rule, ...]:
 
 
 def _rule(message: bytes) -> Rule:
-    """The rule in a message. Linux leaves out most attributes whose number is 0, so one that is
-    absent is read as 0.
+    """The rule in a message. Linux leaves out most attributes whose value is 0, so an absent one is
+    read as 0.
     """
     fields, attributes = parts_of(message, _RULE)
     af, dst_len, src_len, tos, action_number, flags = fields
@@ -272,32 +281,38 @@ def _rule(message: bytes) -> Rule:
         table=table,
         target=number_in(attributes, _FRA_GOTO),  # Linux accepts a target only in a goto
         invert=bool(flags & _FIB_RULE_INVERT),
-        src=_block(family, attributes.get(_FRA_SRC), src_len),
-        dst=_block(family, attributes.get(_FRA_DST), dst_len),
+        src=_selected_prefix(family, attributes.get(_FRA_SRC), src_len),
+        dst=_selected_prefix(family, attributes.get(_FRA_DST), dst_len),
         iif=iif,
         fwmark=number_in(attributes, _FRA_FWMARK) or 0,
         fwmask=number_in(attributes, _FRA_FWMASK) or 0,
         others=_other_selectors(tos, attributes),
         l3mdev=bool(number_in(attributes, _FRA_L3MDEV)),
-        suppress_prefixlength=_limit(attributes, _FRA_SUPPRESS_PREFIXLEN),
-        suppress_ifgroup=_limit(attributes, _FRA_SUPPRESS_IFGROUP),
+        suppress_prefixlength=_suppressed(attributes, _FRA_SUPPRESS_PREFIXLEN),
+        suppress_ifgroup=_suppressed(attributes, _FRA_SUPPRESS_IFGROUP),
     )
 
 
-def _block(family: int, packed: bytes | None, length: int) -> Prefix | None:
+def _selected_prefix(family: int, packed: bytes | None, length: int) -> Prefix | None:
+    """The prefix by which a rule selects sources or destinations; None if it selects all."""
     if not length:
         return None
     return prefix_of(family, packed, length)
 
 
-def _limit(attributes: Mapping[int, bytes], number: int) -> int | None:
-    limit = number_in(attributes, number)
-    return None if limit == _UNLIMITED else limit
+def _suppressed(attributes: Mapping[int, bytes], number: int) -> int | None:
+    """Read from an attribute which routes a rule suppresses: it finds them, but ignores them. The
+    result is their greatest prefix length, or the group of their devices, as `number` says; None if
+    the attribute suppresses no routes.
+    """
+    suppressed = number_in(attributes, number)
+    return None if suppressed == _SUPPRESSES_NONE else suppressed
 
 
 def _other_selectors(tos: int, attributes: Mapping[int, bytes]) -> tuple[tuple[str, str], ...]:
-    """The selectors of a rule that are not fields of `Rule`: the word of `ip rule` and the value.
-    An unknown attribute may be one, too: it is named by its number, and its value by its bytes.
+    """The selectors of a rule for which `Rule` has no field, each as the word of `ip rule` and the
+    value. An unknown attribute may be a selector, too, so it is listed by its number and its bytes:
+    otherwise the rule would seem to select all packets.
     """
     selectors: list[tuple[str, str]] = []
     if tos:
@@ -329,7 +344,7 @@ def _range(value: bytes) -> str:
 
 
 def _ports(value: bytes) -> str:
-    """A range of ports or, if both ends are the same, the port."""
+    """A range of ports as `ip rule` writes it: "first-last", or one port if both are the same."""
     first, _, last = _range(value).partition("-")
     return first if first == last else f"{first}-{last}"
 

@@ -30,10 +30,12 @@ def list_routes(
     names: Mapping[int, str],
     near: Collection[Prefix] | None = None,
 ) -> list[Route]:
-    """Return the routes of all tables, in the kernel's order; for `near`, see `RouteBackend`.
+    """Return the routes of all tables, in the kernel's order. With `near`, most routes that overlap
+    none of these prefixes are left out (`RouteBackend.snapshot`).
 
-    Of messages that differ only in the destination, just the first is decoded. The others become
-    copies of its route with another destination, or are left out if they are not `near`.
+    Decoding 100,000 messages would take long. Of messages that differ only in the destination, just
+    the first is decoded. Each of the others becomes a copy of its route with another destination,
+    or is left out because it is not `near`.
     """
 
     @cache
@@ -43,8 +45,8 @@ def list_routes(
     width = width_of(family) // 8
     dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
     kinds: dict[bytes, tuple[Route, list[int]]] = {}
-    """By kind, which is a message without its destination: its first route, and the borders between
-    which a destination is `near` (see `_borders_of_overlapping`).
+    """By kind, which is a message without its destination: the route of the first message of the
+    kind, and the ranges of the destinations that are returned (`_borders_of_overlapping`).
     """
     routes: list[Route] = []
     for size, run in netlink.dump_in_runs(RTM_GETROUTE, question_rtmsg(family)):
@@ -53,15 +55,18 @@ def list_routes(
             network = int.from_bytes(destination, "big")
             if kind in kinds:
                 first, borders = kinds[kind]
-                if bisect_right(borders, network) % 2 == 1:  # an odd place is inside a range
+                # Borders are a start, an end, a start and so on: after an odd number of them, the
+                # destination is in a range.
+                if bisect_right(borders, network) % 2 == 1:
                     prefix = Prefix(family, network, first.prefix.length)
                     routes.append(first._replace(prefix=prefix))
                 continue
             route = decode(before + destination + after, names)
             routes.append(route)
-            # A message with its destination elsewhere has no kind: each of these is decoded.
+            # This header shows that `destination` is the destination. If it is not, the message
+            # gets no kind, and so each message like it is decoded.
             if before.endswith(dst_header):
-                borders = _EVERYWHERE  # none is left out
+                borders = _EVERYWHERE  # all destinations are returned
                 if near is not None and _may_be_left_out(route):
                     borders = borders_near(route.prefix.length)
                 kinds[kind] = route, borders
@@ -69,8 +74,9 @@ def list_routes(
 
 
 def _layout(size: int, width: int) -> struct.Struct:
-    """The layout of messages of this size: what is before the destination, the destination of this
-    width, and what is after it. All bytes of a message too short for that are in the first part.
+    """The layout that splits messages of this size into what is before the destination, the
+    destination, which has `width` bytes, and what is after it. If the message is too short to have
+    a destination there, all its bytes are in the first part.
     """
     after = size - _DST_AT - width
     if after < 0:
@@ -79,25 +85,28 @@ def _layout(size: int, width: int) -> struct.Struct:
 
 
 def _may_be_left_out(route: Route) -> bool:
-    """Whether routes that differ from this one only in their address, not in their length, may be
-    left out. Callers need all routes of the lengths 0 and 1, all without gateway, and all of ours.
+    """Whether a reading with `near` may leave out routes that differ from this one only in the
+    address of their prefix. Callers need all routes with a prefix of length 0 or 1, all without a
+    gateway, and all of ours.
     """
     return route.prefix.length > 1 and route.has_gateway and route.protocol != OURS
 
 
 def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int) -> list[int]:
-    """Return the ranges in which exactly those prefixes of this length begin that overlap a block.
-    All ranges are one flat list, for bisect: the first address of a range, the address after its
-    last one, the first address of the next range, and so on.
+    """Return the ranges of addresses in which a prefix of this length begins if, and only if, it
+    overlaps one of the blocks. The ranges are one flat list in ascending order, for bisect: the
+    first address of a range, the address after its last one, the first address of the next range,
+    and so on.
     """
     ranges: set[Prefix] = set()
     for block in blocks:
         if block.family == family:
-            # A shorter prefix overlaps the block only if it contains it: there is one, `around`.
-            # A longer prefix overlaps the block only if it begins in it.
+            # Prefixes no larger than the block overlap it if they begin in it, so the block is the
+            # range. Of larger ones, only the one around the block overlaps it: this is the range.
             ranges.add(Prefix.around(family, block.first, min(length, block.length)))
     borders: list[int] = []
-    # Of two prefixes that share addresses, one contains the other, and is sorted before it.
+    # Of two ranges that share addresses, one contains the other and is sorted before it, so the
+    # second is left out.
     for each in sorted(ranges):
         is_in_last_range = borders and each.first < borders[-1]
         if not is_in_last_range:

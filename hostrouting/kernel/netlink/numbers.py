@@ -44,8 +44,8 @@ def number_of(value: bytes) -> int:
 
 
 def text_of(packed: bytes) -> str:
-    """The name in these bytes, up to a zero. Bytes that are not UTF-8, which Linux allows in a
-    name, are escaped.
+    """The text in these bytes, such as the name of a device, up to a zero byte. Linux allows bytes
+    in a name that are not UTF-8: these are escaped with a backslash.
     """
     return packed.partition(b"\0")[0].decode(errors="backslashreplace")
 

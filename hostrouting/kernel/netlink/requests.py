@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[Outcome, ...]:
-    """Carry out the requests in their order, and return the outcome of each. KernelError (EPERM) if
-    this process may not change routes.
+    """Have the kernel carry out the requests in this order, and return the outcome of each.
+    KernelError (EPERM) if this process may not change routes.
     """
     indexes = {link.name: link.index for link in list_links(netlink)}
 
     def index_of(name: str) -> int:
-        # Caught below: only the request with this device is refused.
+        # The error is caught below, so that only the request with this device is refused.
         if name not in indexes:
             raise KernelError(errno.ENODEV, f"device {name} does not exist")
         return indexes[name]
 
-    # By place in `requests`, which is also the sequence number of the message.
+    # By the place of the request in `requests`, which is also the sequence number of its message.
     kernel_errors: dict[int, KernelError] = {}
     messages: list[bytes] = []
     for place, (verb, route) in enumerate(requests):
@@ -48,7 +48,7 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
 
     refusals: list[BackendError | None] = [None] * len(requests)
     for place, answer in kernel_errors.items():
-        # Linux checks the rights of this process, not of a request: so it has refused all requests.
+        # Without the privilege, Linux refuses every request, so this is no outcome of a single one.
         if answer.number == errno.EPERM:
             raise answer
         refusals[place] = refusal(requests[place], answer.number, answer.words)
@@ -74,37 +74,45 @@ _LOOKUP_FLAGS = {
 
 
 def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-    """Return the answer for a plain packet to each destination, in their order."""
+    """Ask the kernel what it would do with a plain packet to each destination, and return the
+    answers in this order (`RouteBackend.lookup`).
+    """
     questions = [
         _plain_packet(address.version) + attribute(RTA_DST, address.packed)
         for address in destinations
     ]
-    # A list, because `AskedNames` may ask only when all these answers have been received.
+    # All answers are received before any is decoded, because to decode one, `AskedNames` may ask
+    # for the name of a device on the same socket.
     messages = [*netlink.ask(RTM_GETROUTE, questions)]
-    # Many destinations have the same entry, and their messages are the same bytes, because `ask`
-    # sends every lookup with the sequence number 0: each is decoded once.
+    # Destinations that use the same route have the same answer, byte for byte: Linux answers with
+    # the prefix of the route, and every lookup has the sequence number 0. So `cache` decodes each
+    # answer only once.
     decode_answer = cache(partial(_decode_answer, names=AskedNames(netlink)))
     return tuple(map(decode_answer, messages))
 
 
 @cache
 def _plain_packet(family: int) -> bytes:
-    """The beginning of a lookup for an ICMP packet of root. The destination is to be appended."""
+    """The beginning of a request that looks up a plain packet, which is ICMP and from root; the
+    caller appends the destination.
+    """
     fixed = question_rtmsg(family, width_of(family), _LOOKUP_FLAGS[family])
-    of_root = number_attribute(_RTA_UID, 0)
-    by_icmp = attribute(_RTA_IP_PROTO, bytes([_ICMP[family]]))
-    return fixed + of_root + by_icmp
+    from_root = number_attribute(_RTA_UID, 0)
+    is_icmp = attribute(_RTA_IP_PROTO, bytes([_ICMP[family]]))
+    return fixed + from_root + is_icmp
 
 
 def _decode_answer(message: bytes | KernelError, names: Mapping[int, str]) -> Answer:
-    """Return the answer in a message or an errno. Linux sends an errno if it finds no route, or one
-    that refuses packets. Raises a KernelError for any other errno.
+    """Read the kernel's answer to a lookup: a route, or an error. The error is an answer, too, if
+    its errno says that there is no route, or that a route or rule refuses the packet; any other
+    error is raised.
     """
     if isinstance(message, bytes):
         route = decode(message, names)
         return Answer(route.type, route)
     kind = KIND_OF_ERRNO.get(message.number)
-    # A blackhole and a faulty request have the same errno, and only the second has words of Linux.
+    # EINVAL means a blackhole or a faulty request. Linux explains only a faulty request in words,
+    # so an error with words is raised.
     if kind is None or message.words:
         raise message
     return Answer(kind, None)

@@ -88,7 +88,9 @@ _ENCAPS = dict(
 
 
 def decode(packed: bytes, names: Mapping[int, str]) -> Route:
-    """The route in a message; `names` has a name for every number of a device, as `Names` does."""
+    """The route in a netlink message; `names` gives the name of a device for any number, as `Names`
+    does.
+    """
     fixed = _RTMSG.unpack_from(packed, HEADER.size)
     af, dst_len, src_len, tos, _, protocol, scope, type_, flags = fixed
     attributes = attributes_of(packed, ROUTE_ATTRIBUTES_AT)
@@ -100,7 +102,8 @@ def decode(packed: bytes, names: Mapping[int, str]) -> Route:
     route_type = ROUTE_TYPES[type_]
 
     next_hops: tuple[NextHop, ...] = ()
-    if route_type not in PATHLESS:  # Linux lists the loopback device for such a route of IPv6
+    # A route of these types has no next hop, though Linux lists the loopback device for it in IPv6.
+    if route_type not in PATHLESS:
         next_hops = tuple([_next_hop(hop, names) for hop in raw_hops])
     source = None
     if src_len:
@@ -136,8 +139,9 @@ class _RawHop(NamedTuple):
 
 
 def _raw_hops(attributes: Mapping[int, bytes], flags: int) -> list[_RawHop]:
-    """The next hops of a route that has these attributes and flags. Linux lists a device for each,
-    so a route without RTA_OIF, such as a blackhole, has none.
+    """The next hops, not decoded yet, of a route that has these attributes and flags. Several are
+    in RTA_MULTIPATH. A single one is described by the attributes and flags of the route itself; a
+    route without a device (RTA_OIF), such as a blackhole, has none.
     """
     if _RTA_MULTIPATH in attributes:
         return _hops_of_multipath(attributes[_RTA_MULTIPATH])
@@ -153,12 +157,13 @@ def _hops_of_multipath(packed: bytes) -> list[_RawHop]:
     while at + _RTNEXTHOP.size <= len(packed):
         length, flags, weight, device = _RTNEXTHOP.unpack_from(packed, at)
         attributes = attributes_of(packed[at + _RTNEXTHOP.size : at + length])
-        hops.append(_RawHop(attributes, device, flags, weight + 1))
+        hops.append(_RawHop(attributes, device, flags, weight + 1))  # sent minus one
         at += aligned(length)
     return hops
 
 
 def _next_hop(hop: _RawHop, names: Mapping[int, str]) -> NextHop:
+    """Decode a next hop; `names` has the names of devices by number."""
     gateway = hop.attributes.get(_RTA_GATEWAY)
     if _RTA_VIA in hop.attributes:  # a gateway of the other family, after the number of that family
         gateway = hop.attributes[_RTA_VIA][2:]
@@ -177,7 +182,7 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
     if not cacheinfo:
         return None
     ticks_left: int = _EXPIRES.unpack_from(cacheinfo)[0]
-    # Linux says 0 of a route without a lifetime. A lifetime in its last tick looks the same, which
+    # Linux says 0 if the route has no lifetime. A lifetime in its last tick looks the same, which
     # does not matter.
     if ticks_left == 0:
         return None
@@ -185,10 +190,9 @@ def _expired(cacheinfo: bytes | None) -> bool | None:
 
 
 def _encaps(hops: Iterable[_RawHop]) -> tuple[str, ...]:
-    """The encapsulations of the next hops, in the words of `ip` (`Route.unread`).
-
-    Other attributes of a route that `Route` has no field for, such as a realm or a window, are left
-    out: they say nothing about where packets go.
+    """The encapsulations of the next hops, in the words of `ip`, such as "encap mpls". `Route` has
+    no field for their values, so they become `Route.unread`. Other attributes without a field, such
+    as a realm or a window, are left out: they say nothing about where packets go.
     """
     encaps: set[str] = set()
     for hop in hops:
@@ -209,7 +213,8 @@ _VERBS: dict[Verb, tuple[int, int]] = {
 
 
 def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: int = 0) -> bytes:
-    """The message of this request; `index_of` gives the number of a device.
+    """Make the message that asks the kernel to add, append or delete this route; `index_of` gives
+    the number of a device by its name.
 
     KernelError if the route does not fit into a message (ERANGE), or a device does not exist.
     """
@@ -228,11 +233,11 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: i
 
 
 def _why_not_sent(route: Route) -> str:
-    """Return why the route cannot be sent; empty if it can be. A route with an encapsulation can
-    be: the message lacks that, but still deletes the route, because Linux compares only the fields
-    that are in a message.
+    """Return why the route cannot be sent in a message to Linux; empty if it can. A route with an
+    encapsulation can be sent so that Linux deletes it: our messages lack the encapsulation, but to
+    find the route, Linux compares only the fields that a message has.
     """
-    # Without these fields, Linux would add or delete another route than the one that is meant.
+    # Our messages lack these fields, so Linux would add or delete another route than this one.
     has_what_is_only_read = (
         route.source is not None or route.preference != "medium" or route.expired is not None
     )
@@ -246,7 +251,9 @@ def _why_not_sent(route: Route) -> str:
 
 
 def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
-    """The fixed part of the message, with the flags of a next hop that is not in RTA_MULTIPATH."""
+    """The fixed part of the message (struct rtmsg). Its flags are those of a single next hop; next
+    hops in RTA_MULTIPATH have flags of their own.
+    """
     flags = 0
     if route.next_hops and not _uses_multipath(verb, route):
         [hop] = route.next_hops  # several would use RTA_MULTIPATH
@@ -265,14 +272,16 @@ def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
 
 
 def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
-    """The attributes of the message of this request."""
+    """Pack the attributes of a message that asks Linux to add, append or delete this route. They
+    follow the fixed part (`_packed_rtmsg`), and have the fields that it does not have.
+    """
     family, network, _ = route.prefix
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
     attributes += _packed_next_hops(verb, route, index_of)
     if route.nexthop_id is not None:
         attributes += number_attribute(_RTA_NH_ID, route.nexthop_id)
     if _needs_empty_gateway(verb, route):
-        attributes += attribute(_RTA_GATEWAY, bytes(16))
+        attributes += attribute(_RTA_GATEWAY, bytes(16))  # "::"
     attributes += number_attribute(RTA_TABLE, route.table)
     attributes += number_attribute(_RTA_PRIORITY, route.metric)
     if route.prefsrc is not None:
@@ -283,9 +292,10 @@ def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int])
 def _uses_multipath(verb: Verb, route: Route) -> bool:
     """Whether the next hops of this route, which has at least one, are sent as RTA_MULTIPATH.
 
-    Several always are. A single next hop is in two cases: in a request to delete an IPv4 route,
-    because Linux would also delete a route whose several next hops begin with this one; and if it
-    has a weight in a request to add a route, because no other attribute has a weight.
+    Several next hops always are. A single one usually becomes attributes of the route. It is sent
+    as RTA_MULTIPATH to delete an IPv4 route, because otherwise Linux would also delete a route with
+    several next hops of which this is the first. To add or append a route, it is sent so if it has
+    a weight, because no other attribute has a weight.
     """
     if len(route.next_hops) > 1:
         return True
@@ -295,10 +305,11 @@ def _uses_multipath(verb: Verb, route: Route) -> bool:
 
 
 def _needs_empty_gateway(verb: Verb, route: Route) -> bool:
-    """Whether the request has to have the gateway "::", which means that the route has none. A
-    request to delete an IPv6 route without a gateway needs it: otherwise Linux could delete a route
-    with a gateway on the same device instead, with all its next hops, whoever added them.
+    """Whether the request needs the gateway "::", which says that the route has none. It is needed
+    to delete an IPv6 route without a gateway: otherwise Linux could delete a route with a gateway
+    on the same device instead, with all its next hops, whoever added them.
     """
+    # A route with a nexthop object is found by the number of the object.
     if verb != "delete" or route.prefix.family != IPV6 or route.nexthop_id is not None:
         return False
     return not route.has_gateway
@@ -323,6 +334,7 @@ def _packed_rtnexthop(route: Route, hop: NextHop, index_of: Callable[[str], int]
     gateway = _packed_gateway(route, hop)
     length = _RTNEXTHOP.size + len(gateway)
     device = 0 if hop.dev is None else index_of(hop.dev)
+    # A weight is sent minus one.
     return _RTNEXTHOP.pack(length, _flags_of(hop), hop.weight - 1, device) + gateway
 
 
@@ -331,7 +343,9 @@ def _flags_of(hop: NextHop) -> int:
 
 
 def _packed_gateway(route: Route, hop: NextHop) -> bytes:
-    """The attribute for the gateway of a next hop; RTA_VIA if it is of the other family."""
+    """The attribute for the gateway of a next hop; RTA_VIA if the gateway is of the other family
+    than the route.
+    """
     if hop.gateway is None:
         return b""
     if hop.gateway.version == route.prefix.family:

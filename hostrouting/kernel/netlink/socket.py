@@ -78,10 +78,10 @@ _EXPLANATIONS: dict[int, tuple[str, str]] = {
 
 
 class KernelError(Exception):
-    """The kernel answered with an error: its number, and the kernel's own words if it gave any."""
+    """The kernel answered with an error."""
 
     def __init__(self, number: int, words: str = "") -> None:
-        """Keep the number and the words."""
+        """`number` is an errno, and `words` the kernel's explanation; empty if it gave none."""
         self.number = number
         self.words = words
         super().__init__(number, words or os.strerror(number))
@@ -89,8 +89,8 @@ class KernelError(Exception):
 
 @contextmanager
 def kernel_errors(attempt: str) -> Iterator[None]:
-    """Turn an error of the kernel or its sockets in the block into a BackendError, whose text is
-    "cannot" and the attempt.
+    """Turn a KernelError or OSError that leaves the block into a BackendError: its text is "cannot"
+    and the attempt, such as "change routes", then perhaps the reason.
     """
     try:
         yield
@@ -101,7 +101,9 @@ def kernel_errors(attempt: str) -> Iterator[None]:
 
 
 def _backend_error(attempt: str, number: int, words: str = "") -> BackendError:
-    """The error for an attempt that ended with this errno, and perhaps with words of the kernel."""
+    """Make the error for an attempt, such as "change routes", that failed with the errno `number`.
+    `words` are the kernel's own; without any, the error has the usual words for this errno.
+    """
     kind, reason = _EXPLANATIONS.get(number, ("failed", ""))
     message = f"cannot {attempt}"
     if reason:
@@ -118,16 +120,18 @@ def aligned(length: int) -> int:
 
 
 def attributes_of(data: bytes, at: int = 0) -> dict[int, bytes]:
-    """The values of the attributes after an offset, by number. A rest too short is ignored."""
+    """Split the attributes in `data`, from the offset `at` to the end: the bytes of each value by
+    the number of the attribute. If the last bytes are too few for an attribute, they are ignored.
+    """
     attributes: dict[int, bytes] = {}
     unpack = ATTRIBUTE.unpack_from
     header_size = ATTRIBUTE.size
     last_start = len(data) - header_size
     while at <= last_start:
         length, number = unpack(data, at)
-        number &= _NLA_TYPE_MASK
+        number &= _NLA_TYPE_MASK  # without its flags
         attributes[number] = data[at + header_size : at + length]
-        # `aligned`, inlined for speed. With a length of 0, the loop would not end.
+        # This is `aligned`, inlined for speed. A faulty length of 0 must not make an endless loop.
         at += ((length + 3) & ~3) or header_size
     return attributes
 
@@ -143,7 +147,9 @@ def number_attribute(number: int, value: int) -> bytes:
 
 
 def message(type_: int, flags: int, body: bytes, sequence: int = 0) -> bytes:
-    """Make a request; its answers have the same sequence number."""
+    """Pack a request to the kernel, whose answers have the same sequence number. `type_` says what
+    is asked, and `body` has the details: a fixed part and attributes.
+    """
     header = HEADER.pack(HEADER.size + len(body), type_, _NLM_F_REQUEST | flags, sequence, 0)
     return header + body
 
@@ -154,15 +160,17 @@ def _sequence_of(message: bytes) -> int:
 
 
 def error_of(data: bytes, at: int = 0) -> KernelError:
-    """The error in an acknowledgement, or in the message that ends a list; number 0 is success."""
+    """Read how a request has ended, from the message at this offset: an acknowledgement, or the
+    message that ends a list. An error with the number 0 means success.
+    """
     length, type_, _, _, _ = HEADER.unpack_from(data, at)
-    (code,) = _ERROR.unpack_from(data, at + HEADER.size)
+    (negative_errno,) = _ERROR.unpack_from(data, at + HEADER.size)
     attributes_at = at + HEADER.size + _ERROR.size
     if type_ == _NLMSG_ERROR:
-        attributes_at += HEADER.size  # the refused message has only its header here (CAP_ACK)
+        attributes_at += HEADER.size  # an acknowledgement repeats the header of the request here
     attributes = attributes_of(data[attributes_at : at + length])
     words = attributes.get(_NLMSGERR_ATTR_MSG, b"").rstrip(b"\0")
-    return KernelError(-code, words.decode())
+    return KernelError(-negative_errno, words.decode())
 
 
 # The socket.
@@ -175,13 +183,12 @@ class Netlink:
     """
 
     def __init__(self, *, groups: int = 0, timeout: float = 30.0) -> None:
-        """Open the socket, or raise OSError.
-
-        `groups` is the mask of the groups whose reports it receives.
+        """Open the socket; OSError if that is not possible. It receives the reports of the kernel's
+        multicast groups in the bit mask `groups`. An answer may take `timeout` seconds.
         """
         self.list_has_changed = False
-        """Set if a list changed while the kernel wrote it (NLM_F_DUMP_INTR): an entry may be
-        missing, or be there twice. A caller that asks for lists sets it to false before.
+        """Whether a list changed while the kernel sent it (NLM_F_DUMP_INTR), so that an entry may
+        be missing, or be there twice. The caller sets it to false before it asks for lists.
         """
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
         set_option = self._socket.setsockopt
@@ -189,9 +196,10 @@ class Netlink:
         with suppress(OSError):  # a buffer above the host's limit needs privilege
             set_option(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
             set_option(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _BUFFER)
+        # Short acknowledgements, errors with the kernel's words, and strictly checked requests.
         for option in (_NETLINK_CAP_ACK, _NETLINK_EXT_ACK, _NETLINK_GET_STRICT_CHK):
             set_option(_SOL_NETLINK, option, 1)
-        # With this option, an answer takes one system call; with Python's own time-out, two.
+        # With this time-out, an answer takes one system call; with Python's own, it takes two.
         timeval = struct.pack("=qq", math.ceil(timeout), 1)  # zeros would mean: wait for ever
         set_option(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         self._socket.bind((0, groups))
@@ -205,15 +213,14 @@ class Netlink:
         return self._socket.fileno()
 
     def reports(self) -> list[bytes]:
-        """The reports that have come, without waiting.
-
-        Empty bytes stand for reports that were lost, because there were too many.
+        """Take the reports of changes that have come since the last call, without waiting. Empty
+        bytes stand for reports that were lost because there were too many.
         """
         reports: list[bytes] = []
         while True:
             try:
                 reports.append(self._socket.recv(_LONGEST_PART, socket.MSG_DONTWAIT))
-            except BlockingIOError:
+            except BlockingIOError:  # there are no more
                 return reports
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
@@ -221,25 +228,28 @@ class Netlink:
                 reports.append(b"")
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
-        """Yield the answer to each request, in their order."""
+        """Ask the kernel a question for each body, and yield the answers in this order: a message
+        each, or the error with which the kernel refuses the question.
+        """
+        # Only so many are asked at once that their answers fit into the receive buffer.
         for begin in range(0, len(bodies), _QUESTIONS_AT_ONCE):
-            some = bodies[begin : begin + _QUESTIONS_AT_ONCE]
-            self._send([message(type_, 0, body) for body in some])
-            for _ in some:
+            asked_now = bodies[begin : begin + _QUESTIONS_AT_ONCE]
+            self._send([message(type_, 0, body) for body in asked_now])
+            for _ in asked_now:
                 answer = self.receive()
                 _, answer_type, _, _, _ = HEADER.unpack_from(answer)
                 yield error_of(answer) if answer_type == _NLMSG_ERROR else answer
 
     def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
-        """Send messages that change something; return the errors by sequence number. Each message
-        has its own number.
-
-        The kernel answers a message only if it refuses it, or if an acknowledgement is asked for.
-        So the last one asks: its answer comes when all others have come.
+        """Send messages that change something, each with a sequence number of its own; return the
+        errors of those that the kernel refuses, by sequence number.
         """
         errors: dict[int, KernelError] = {}
+        # Only so many are sent at once that their answers fit into the receive buffer.
         for begin in range(0, len(messages), _CHANGES_AT_ONCE):
             *others, last = messages[begin : begin + _CHANGES_AT_ONCE]
+            # The kernel answers the last message in any case, and the others only if it refuses
+            # them. It answers in order, so the answer to the last one ends the loop.
             self._send([*others, _with_acknowledgement(last)])
             sequence = None
             while sequence != _sequence_of(last):
@@ -251,15 +261,18 @@ class Netlink:
         return errors
 
     def dump(self, type_: int, body: bytes) -> Iterator[bytes]:
-        """Yield the messages of one of the kernel's lists, one by one."""
+        """Ask the kernel for one of its lists, such as that of devices, and yield the messages of
+        the list one by one. `type_` says which list, and `body` has the details.
+        """
         for size, run in self.dump_in_runs(type_, body):
             for at in range(0, len(run), size):
                 yield run[at : at + size]
 
     def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield (size of a message, run) for one of the kernel's lists. A run is messages that
-        follow each other and have the same header, and so the same size: they can be unpacked at
-        once. KernelError if the kernel refuses to list, or cannot finish.
+        """Ask the kernel for one of its lists, as `dump` does, but yield many messages at a time:
+        each yield is (size, run), and a run is several messages of this size, one after another.
+        The caller can unpack them at once, which is faster. KernelError if the kernel refuses to
+        list, or cannot finish.
         """
         self._send([message(type_, NLM_F_DUMP, body)])
         while True:
@@ -276,18 +289,19 @@ class Netlink:
                     return
                 size = aligned(length)
                 header = part[at : at + HEADER.size]
-                end = at + size
-                while part[end : end + HEADER.size] == header:
-                    end += size
-                yield size, part[at:end]
-                at = end
+                end_of_run = at + size
+                # The next message belongs to the run if its header, which has its size, is equal.
+                while part[end_of_run : end_of_run + HEADER.size] == header:
+                    end_of_run += size
+                yield size, part[at:end_of_run]
+                at = end_of_run
 
     def _send(self, messages: Sequence[bytes]) -> None:
         self._socket.send(b"".join(messages))
 
     def receive(self) -> bytes:
-        """The next answer of the kernel, with all its messages whole. OSError if none comes in time
-        (EAGAIN), or if answers were lost (ENOBUFS).
+        """Wait for the next answer of the kernel: a message, or several of a list, all complete.
+        OSError if no answer comes in time (EAGAIN), or if answers were lost (ENOBUFS).
         """
         answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
         while sender != _KERNEL:  # another process can send to this socket, too
@@ -298,6 +312,6 @@ class Netlink:
 
 
 def _with_acknowledgement(request: bytes) -> bytes:
-    """The request, changed so that the kernel answers it even if it succeeds."""
+    """A copy of the request that the kernel answers even if the request succeeds."""
     _, type_, flags, sequence, _ = HEADER.unpack_from(request)
     return message(type_, flags | NLM_F_ACK, request[HEADER.size :], sequence)

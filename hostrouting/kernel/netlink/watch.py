@@ -22,7 +22,7 @@ _LONGEST_POLL = 3600.0  # seconds; poll refuses infinity, and more than 24 days
 
 
 class NetlinkWatch(Watch):
-    """A watch of the namespace of the thread that creates it."""
+    """Listens for changes in the network namespace of the thread that creates it."""
 
     def __init__(self) -> None:
         """Begin to listen; OSError if that is not possible."""
@@ -35,7 +35,9 @@ class NetlinkWatch(Watch):
         *,
         clock: Clock | None = None,  # noqa: ARG002  the kernel has only the machine's clock
     ) -> bool:
-        """Return True once anything has changed since the last wait; False after `timeout` s."""
+        """Wait until the kernel has reported a change since the last wait. Return True then, or
+        False after `timeout` seconds.
+        """
         if self._is_closed:
             raise BackendError("this watch was closed", kind="unusable")
         deadline = time.monotonic() + timeout
@@ -43,7 +45,8 @@ class NetlinkWatch(Watch):
         poll.register(self._socket.fileno(), select.POLLIN)
         while True:
             seconds_left = max(deadline - time.monotonic(), 0.0)
-            # In milliseconds. A longer wait takes several polls.
+            # A single poll lasts an hour at most (`_LONGEST_POLL`), so a longer wait has several.
+            # It counts in milliseconds.
             poll.poll(min(seconds_left, _LONGEST_POLL) * 1000)
             with kernel_errors("listen to changes of routes any more"):
                 if self._socket.reports():

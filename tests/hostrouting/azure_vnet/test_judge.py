@@ -139,13 +139,6 @@ def test_fates(facts: dict[str, Any], fate: Fate, words: str) -> None:
     assert all(words in entry.reason for entry in entries), entries
 
 
-def test_kinds_of_entries() -> None:
-    """Rules come first, because they are deleted all or none. A route may have any protocol."""
-    routes = [BY_BRIDGE._replace(protocol=number) for number in (0, 2, 3, 4)]
-    entries, _ = judged(rules=[ARP, ARP], neighbours=[NEIGHBOUR], routes=routes)
-    assert [entry.kind for entry in entries] == ["rule"] * 2 + ["neighbour"] + ["route"] * 4
-
-
 def test_spellings() -> None:
     """A pod's rule is recognised in every spelling of ebtables, and deleted as it is spelled."""
     rules = [

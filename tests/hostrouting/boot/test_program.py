@@ -1,6 +1,7 @@
 """hostrouting.boot.program: the library itself as one file, which a node runs."""
 
 import json
+import shlex
 import sys
 import zipfile
 import zipimport
@@ -83,8 +84,11 @@ def test_no_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.linux
 def test_the_program_itself(tmp_path: Path) -> None:
-    """It has each source and its .pyc, works without other packages, and can install itself."""
-    program, copy = tmp_path / "hostrouting.pyz", tmp_path / "copy"
+    """It has each source and its .pyc, works without other packages, can install itself, and says
+    how it is typed.
+    """
+    program, copy = tmp_path / "a folder/hostrouting.pyz", tmp_path / "copy"
+    program.parent.mkdir()
     program.write_bytes(compiled_program(sys.executable))
     python = [sys.executable, "-I", "-S"]
     assert completed([*python, "-c", WRITE, program, copy], cwd="/").stderr == ""
@@ -103,7 +107,7 @@ def test_the_program_itself(tmp_path: Path) -> None:
     assert inside.get_filename("parser").endswith("/parser.pyc")
     command = [*python, str(program)]
     usage = completed([*command, "--help"], cwd="/")
-    assert usage.stdout.startswith(f"usage: {sys.executable} {program}\n")
+    assert usage.stdout.startswith(f"usage: {shlex.join([sys.executable, str(program)])}\n")
     check = [*command, "check", "--snapshot", "-", "172.16.0.0/16", "--json"]
     verdict = completed(check, cwd="/", input=h200().snapshot().to_json())
     assert json.loads(verdict.stdout)["verdict"] == "overlap"

@@ -176,8 +176,17 @@ the table of a user's network is for marked packets alone, and not for all that 
   undecided | rule not fwmark 1/1; rule pref 90 fwmark 1/1 lookup 254
   ok        | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable default table 200; \
 10.200.0.0/16 dev flannel.1 table 200
+  undecided | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable default table 200
   undecided | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable 172.16.0.0/16 table 200; \
 10.200.0.0/16 dev flannel.1 table 200
+by an uplink without an address, Linux writes that of lo, even if it lists another one first
++ -addresses; address 10.1.0.4/24 dev eth1; address 10.9.9.4/32 dev lo; rule from 10.9.9.4/32
+  overlap | default via 10.1.0.1 dev eth1 table 100
+a socket may have any address of a `local` range, so a `from` in it is about this host
++ elsewhere; rule from 10.9.3.0/24
+  undecided | local 10.9.0.0/16 dev lo table 255
+  ok        | local 10.9.0.0/24 dev lo table 255
+  ok        | local 0.0.0.0/0 dev lo table 101
 intendedRules names each rule by its selectors, and says nothing about others
 + elsewhere; rule fwmark 1/1
   undecided

@@ -249,8 +249,8 @@ def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int])
         bare = without_what_catches(judge, address)
         kind, right = scanned(bare, family, address)
         opinion = judge.opinion(Decision(kind, right))
-        is_fine_elsewhere = opinion.grade is Grade.FINE and opinion.name not in {"expected", "own"}
-        if bare is snapshot or not is_fine_elsewhere:
+        belongs_elsewhere = opinion.grade is Grade.FINE and opinion.name not in {"expected", "own"}
+        if bare is snapshot or not belongs_elsewhere:
             continue
         event("below a CNI")
         for host in (snapshot, bare):

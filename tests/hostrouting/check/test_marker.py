@@ -27,7 +27,10 @@ def leave(host: FakeHost, verdict: str) -> None:
 def test_what_a_marker_says() -> None:
     """What escapes, that there is no default route, or which family is in doubt."""
     cases = {
-        HostLayout.detected_path: ("ipv6; 172.16.0.0/17 dev ib0", "OVERLAP: 172.16.0.0/17 leaves"),
+        HostLayout.detected_path: (
+            "ipv6; 172.16.0.0/17 dev ib\x1b0",
+            "OVERLAP: 172.16.0.0/17 leaves through ib\\x1b0",
+        ),
         HostLayout.undecided_path: ("ipv6; default dev wg1", "UNDECIDED: it is unclear"),
     }
     host = FakeHost()

@@ -42,7 +42,7 @@ no default route is replaced by one, even with a better metric
 | -default; default via 10.1.0.1 dev eth1 metric 100; default via 10.0.0.1 dev eth0 metric 200; \
 10.1.0.0/24 dev eth1 | 0.0.0.0/0 dev=eth0
 a provider's line is right, and has to be named all the same before a repair leads by it
-  no-gateway | -default; link ppp0 ppp; default dev ppp0; 172.16.0.0/16 dev ib0
+  no-device | -default; link ppp0 ppp; default dev ppp0; 172.16.0.0/16 dev ib0
 the host does not have the expected device
   no-gateway | | dev=eth9
 Linux refuses an IPv6 route with its own gateway inside, unless a longer one leads to the gateway

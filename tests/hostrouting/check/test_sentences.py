@@ -83,15 +83,6 @@ def test_to_allow_what_hides_a_cni_is_no_remedy() -> None:
     assert "mayAllow" not in escape.facts
 
 
-def test_the_cost_of_a_repair() -> None:
-    """It names what the routes take, and not an address for which no route is longer."""
-    said = findings("172.16.5.0/24 dev eth1; link docker0 bridge; 172.16.5.9/32 dev docker0")
-    [action] = [finding for finding in said if finding.name == "action"]
-    told = "hosts in 172.16.5.0-172.16.5.8 and 172.16.5.10-172.16.5.255 are then no longer reached"
-    assert f"{told} through eth1" in action.sentence
-    assert "docker0" not in action.sentence
-
-
 def test_what_a_repair_needs_is_not_what_another_device_needs() -> None:
     """The reason is that of the routes that were tried last."""
     by_eth1 = "default via 10.1.0.1 dev eth1 metric 50"

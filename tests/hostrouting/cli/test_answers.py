@@ -68,7 +68,7 @@ def test_a_stopped_run(number: signal.Signals, code: int) -> None:
             assert (said.json["failures"], said.json["stopped"]) == ([], number.name)
         else:
             assert said.lines[:3] == [
-                f"STOPPED: {number.name}; not everything was done",
+                f"STOPPED: {number.name}",
                 "What this run has changed:",
                 f"  wrote {HostLayout.program_path}",
             ]

@@ -89,6 +89,8 @@ def type_other(host: FakeHost, command: str) -> None:
             manager.reload()
         case ["systemctl", "unmask", "--runtime", unit]:
             assert manager.properties.pop(unit)["UnitFileState"] == "masked-runtime"
+        case ["systemctl", "reset-failed", _]:
+            pass  # no fake counts starts
         case ["systemctl", "start", unit]:
             manager.properties[unit] = {"LoadState": "loaded", "ActiveState": "active"}
             let_pass(host, unit)
@@ -115,6 +117,27 @@ def test_what_is_printed_can_be_typed(name: str) -> None:
         if command == before.command:
             assert not after.command
             assert {finding.name for finding in after.findings} & {*WRONG, "route-differs"} == set()
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "for a device to be named",
+        "the verdict is undecided",
+        "a VPN has the halves of a default route",
+        "two cards have default routes of one metric",
+    ],
+)
+def test_nobody_knows_which_device_is_meant(what: str) -> None:
+    """`status` and `check` have a command for each, after which nothing is in doubt."""
+    make = INCIDENTS[f"waiting: {what}"]
+    for page in PAGES:
+        lines = [line for line in commands_of(page, make()) if "--dev" in line]
+        assert len(lines) == 2
+        for line in lines:
+            host = make()
+            type_in(host, line)
+            assert {finding.name for finding in find_status(host).findings} <= {"allowed"}
 
 
 @pytest.mark.parametrize("right", CARDS)

@@ -56,8 +56,12 @@ def test_what_the_help_loads() -> None:
         ("apply", "required: --config"),
         ("check 172.16.5 x/8", "the command line has 2 faults:"),
         ("check --js", "unrecognized arguments: --js"),
-        ("check 10.0.0.0/8 --dev a/b", "hostrouting: --dev:"),
-        ("repair 10.0.0.0/8 --allow a/b", "hostrouting: --allow:"),
+        (
+            "check 10.0.0.0/8 --snapshot a --snapshots b",
+            "--snapshots: cannot stand beside --snapshot",
+        ),
+        ("check 10.0.0.0/8 --dev a/b", "hostrouting: the command line: --dev:"),
+        ("repair 10.0.0.0/8 --allow a/b", "hostrouting: the command line: --allow:"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
         ("apply --config x --wait nan", "not between 0 and 86400"),
         ("apply --config x --wait 86401", "not between 0 and 86400"),
@@ -103,6 +107,19 @@ def test_a_device_that_is_typed() -> None:
     assert said.out.startswith("OK: every address of 172.16.0.0/16 leaves through ib0")
     said = say("check", CIDR, "--dev", "eth0", kernel=h200())
     assert f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -" in said.lines
+
+
+def test_a_configuration_that_is_piped() -> None:
+    """It cannot be read again, so what is proposed has its CIDRs and devices."""
+    section = {"expectedCidrs": [CIDR], "expectedDevs": ["eth0"], "allowedDevs": ["tun*"]}
+    piped = json.dumps({"routeOverlap": section}).encode()
+    said = say("check", "--config", "-", kernel=h200(), stdin=piped)
+    options = f"{CIDR} --dev eth0 --allow 'tun*'"
+    assert f"  hostrouting repair {options} | hostrouting apply --config -" in said.lines
+    said = say("check", "--config", "-", "172.16.5.0/24", kernel=h200(), stdin=piped)
+    assert (
+        f"  hostrouting repair 172.16.5.0/24 {options.partition(' ')[2]} | hostrouting" in said.out
+    )
 
 
 def test_a_device_that_is_allowed() -> None:
@@ -261,3 +278,41 @@ def test_an_answer_that_goes_nowhere(
     fine = shlex.join([*PROGRAM, "check", "10.0.0.0/24", "--snapshot", str(saved)])
     done = completed(["bash", "-c", f"{fine} {where}; exit ${{PIPESTATUS[0]}}"])
     assert (done.returncode, done.stderr) == (0, "")
+
+
+WAITS = """
+import sys
+from hostrouting.cli import main
+from hostrouting.testing import FakeHost, FakeKernel
+sys.exit(main(["apply", "--config", "-", "--wait", "0.2"], host=FakeHost(kernel=FakeKernel())))
+"""
+NEEDS_A_DEFAULT_ROUTE = (
+    '{"staticRoutes": {"enabled": true, "routes": [{"destination": "9.0.0.0/8"}]}}'
+)
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize(
+    ("words", "where", "code"),
+    [
+        (["check", "172.16.0.0/16", "--snapshot", "-"], ">/dev/full", 3),
+        (["check", "172.16.0.0/16", "--snapshot", "-", "--json"], ">/dev/full", 3),
+        (["--version"], ">/dev/full", 3),
+        (["check", "foo"], "2>/dev/full", 2),
+        (["check", "foo"], "2>&1 >/dev/null | true", 2),
+        (["repair", "10.0.0.0/24", "--snapshot", "-"], "2>/dev/full", 0),
+        ([], "2>/dev/full", 3),
+    ],
+)
+def test_an_answer_that_cannot_be_written(
+    words: list[str], where: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its exit code is not that of a verdict, and one line says why. A remark that nobody can read
+    changes no exit code, and neither does what is logged.
+    """
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    program = shlex.join([*PROGRAM, *words] if words else [sys.executable, "-c", WAITS])
+    given = h200().snapshot().to_json() if words else NEEDS_A_DEFAULT_ROUTE
+    done = completed(["bash", "-c", f"{program} {where}; exit ${{PIPESTATUS[0]}}"], input=given)
+    why = "hostrouting: the answer cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (code, why if where == ">/dev/full" else "")

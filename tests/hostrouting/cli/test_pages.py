@@ -25,15 +25,7 @@ from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, h200, plain_vm
 from tests.support import azure_leftovers as azure
 from tests.support.cli import Said, say
 from tests.support.incidents import GUARDED, config, start_vpn
-from tests.support.statuses import (
-    INCIDENTS,
-    after,
-    load_override,
-    lost,
-    right,
-    right_but,
-    written,
-)
+from tests.support.statuses import INCIDENTS, after, load_override, lost, right, right_but, written
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document, lose_routes, type_routes
 from tests.support.topologies import cni_node, marked_vm, refusing, with_docker
 

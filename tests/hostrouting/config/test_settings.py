@@ -85,6 +85,8 @@ def test_an_agents_file_without_our_key() -> None:
 @text_rows("""
 {"guard": {}, "static_route": {}} | static_route: unknown key; did you mean staticRoutes?
 {"guard": {}, "\\u001b[2J": 1} | ["\\u001b[2J"]: unknown key; the known keys are staticRoutes,
+{"guard": {}, "static_route": null} | static_route: unknown key; did you mean staticRoutes?
+{"routeOverlap": {"modes": ""}} | routeOverlap.modes: unknown key; did you mean mode?
 {"guard": {"\\u0435nabled": true}} | guard["\\u0435nabled"]: unknown key; did you mean enabled?
 {"staticRoutes": {"enabled": "yes", "routes": [{"destination": "10.0.0.0/8"}]}} \
 | staticRoutes.enabled: "yes" is not true or false
@@ -93,6 +95,7 @@ def test_an_agents_file_without_our_key() -> None:
 {"staticRoutes": {"enabled": true, "routes": [null]}} \
 | staticRoutes.routes[0]: null is not an object; write
 {"azureVnetCleanup": {"managed": null}} | azureVnetCleanup.managed: missing
+{"gate": ""} | gate: "" is not an object; write
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8"}]}, \
 "guard": {"enabled": true}, "routeOverlap": {"mode": 1}} \
 | routeOverlap.mode: 1 is not one of WARN, STRICT
@@ -258,7 +261,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
             "172.16.5.4/16"
         ],
         "is the default route; list the networks": ["0.0.0.0/0", "::/0"],
-        "lies in a reserved range": ["127.0.0.0/8", "224.0.0.0/3", "fe80::/64"],
+        "lies in a reserved range": ["0.1.0.0/16", "127.0.0.0/8", "224.0.0.0/3", "fe80::/64"],
         "is not a string": [5, b"10.0.0.0/8"],
         # Linux routes no IPv4 packet by it.
         'is IPv4, written as IPv6; write "10.0.0.0/8"': ["::ffff:10.0.0.0/104"],
@@ -280,11 +283,12 @@ VALUES: dict[str, dict[str, list[Any]]] = {
         "allows every device": ["*", "??*"],
         "is not a device pattern; write one such as": ["", "a" * 16, "eth[0-9]", "wg* wireguard"],
     },
-    "routeOverlap.mode": {"is not one of WARN, STRICT": [True, " WARN", "\u017ftrict"]},
+    "routeOverlap.mode": {"is not one of WARN, STRICT": [True, " WARN", "\u017ftrict", ""]},
+    "routeOverlap.undecided": {"is not one of warn, refuse": [""]},
     "routeOverlap.intendedRules[0]": {
         "is not a list of selectors; write it as": ["fwmark", "foo bar", "iif $(id)", "iif  lo"],
     },
-    "manageForeign": {"is not one of leave, keep": ["no"]},
+    "manageForeign": {"is not one of leave, keep": ["no", ""]},
     "gate.units": {"is empty: no unit would wait": [[]]},
     "gate.units[0]": {
         "is not the name of a service; write one": [
@@ -303,9 +307,12 @@ VALUES: dict[str, dict[str, list[Any]]] = {
             *("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
         ],
     },
-    "guard.enabled": {"is not true or false": [1, "yes"]},
+    "guard.enabled": {"is not true or false": [1, "yes", ""]},
     "probeRewrite.interfaces[0]": {"is the loopback device": ["lo"]},
-    "probeRewrite.linkLocal": {"is not in fe80::/10": ["fec0::1", "169.254.0.1"]},
+    "probeRewrite.linkLocal": {
+        "is not an address": [""],
+        "is not in fe80::/10": ["fec0::1", "169.254.0.1"],
+    },
     "probeRewrite.globalAddress": {"is not in 2000::/3": ["fe80::1", "::ffff:10.0.0.1"]},
     "azureVnetCleanup.managed": {"is empty, so nothing would be deleted": [[]]},
     "azureVnetCleanup.managed[0]": {
@@ -367,10 +374,10 @@ def test_our_own_units() -> None:
             GateConfig([unit])  # type: ignore[arg-type]  # as in JSON
 
 
-@pytest.mark.parametrize("text", ["WARN", "Strict", ""])
+@pytest.mark.parametrize("text", ["WARN", "Strict"])
 def test_mode(text: str) -> None:
-    """A mode can be in upper or lower case; empty means the default."""
-    assert expect("10.0.0.0/8", mode=text).mode == (text.upper() or "WARN")
+    """A mode can be in upper or lower case."""
+    assert expect("10.0.0.0/8", mode=text).mode == text.upper()
 
 
 def test_what_strict_refuses() -> None:

@@ -7,11 +7,10 @@ import pytest
 from hostrouting.boot.units import HEADER
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
 from hostrouting.errors import RequirementError
-from hostrouting.finding import Finding, Remedy
+from hostrouting.finding import Finding
 from hostrouting.gate.health import find_faults
-from hostrouting.gate.unit_gates import APPLY, RELOAD, find_cancelled_gates, judge_gates
+from hostrouting.gate.unit_gates import RELOAD, find_cancelled_gates, judge_gates
 from hostrouting.host.effects import effects_of
-from hostrouting.host.interpreter import TO_INSTALL
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -80,30 +79,31 @@ def give_config_away(host: FakeHost) -> None:
     host.files.modes[LAYOUT.config_path] = 0o666
 
 
-OPEN: dict[str, tuple[list[Change], str, Remedy | None]] = {
-    "no drop-in": ([lost(DROP_IN), reload], f"{DROP_IN} is missing", APPLY),
+OPEN: dict[str, tuple[list[Change], str, bool]] = {
+    "no drop-in": ([lost(DROP_IN), reload], f"{DROP_IN} is missing", True),
     "a drop-in that was overwritten": (
         [loaded(DROP_IN, f"{HEADER}[Service]\n")],
-        f"{DROP_IN} is missing or was overwritten",
-        APPLY,
+        f"{DROP_IN} is missing, masked or overwritten",
+        True,
     ),
     "another drop-in": (
         [loaded(OVERRIDE, RESET)],
         "another drop-in takes the ExecCondition= of the gate away",
-        None,
+        False,
     ),
     "a refusal that counts as a success": (
         [loaded(OVERRIDE, "[Service]\nSuccessExitStatus=1 255\n")],
         "it has SuccessExitStatus=255",
-        None,
+        False,
     ),
 }
+"""What has happened, what is said, and whether an apply mends it."""
 
 
 @pytest.mark.parametrize("name", OPEN)
 def test_an_open_gate(name: str, host: FakeHost) -> None:
     """It is an error; what another program has done, apply does not end, and fails then."""
-    changes, reason, remedy = OPEN[name]
+    changes, reason, is_mended = OPEN[name]
     for change in changes:
         change(host)
     [fault] = faults(host)
@@ -111,8 +111,8 @@ def test_an_open_gate(name: str, host: FakeHost) -> None:
     assert fault.sentence.startswith(f"{MACHINES} starts unchecked: {reason}")
     assert judge_gates(host, [MACHINES]).held == ()
     cancelled = tuple(find_cancelled_gates(host, WANTED))
-    if remedy is not None:
-        assert fault.remedy == remedy
+    if is_mended:
+        assert fault.remedy is None
         assert cancelled == ()
         run(Configure(WANTED, host=host))
         assert faults(host) == ()
@@ -160,7 +160,20 @@ def test_files_that_systemd_has_not_read(host: FakeHost) -> None:
     reload(host)
     assert find_faults(host, [KUBELET]) == ()
     host.files.remove(drop_in)
-    assert [fault.remedy for fault in find_faults(host, [KUBELET])] == [APPLY]
+    assert [fault.remedy for fault in find_faults(host, [KUBELET])] == [None]
+
+
+def test_a_unit_that_is_not_there(host: FakeHost) -> None:
+    """An edited config.json has a wrong name, which is said instead of the missing drop-in. An
+    apply does not fail because of it: the unit may be installed later.
+    """
+    manager_of(host).properties["foo.service"] = {"LoadState": "not-found"}
+    [fault] = find_faults(host, ["foo.service"])
+    assert (fault.name, fault.severity) == ("unit", "warning")
+    assert fault.sentence.startswith("foo.service is not known to systemd: ")
+    wrong = WANTED._replace(gate=GateConfig((MACHINES, "foo.service")))
+    run(Configure(wrong, host=host))
+    assert find_faults(host, ["foo.service"]) == ()
 
 
 def test_a_drop_in_of_an_earlier_release(host: FakeHost) -> None:
@@ -200,23 +213,21 @@ def test_a_unit_that_systemd_does_not_start(host: FakeHost) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "target", "remedy"),
+    ("change", "target", "without_systemd"),
     [
-        (break_program, LAYOUT.program_path, TO_INSTALL),
-        (give_config_away, LAYOUT.config_path, None),
+        (break_program, LAYOUT.program_path, ["gate-open"]),
+        (give_config_away, LAYOUT.config_path, ["file", "gate-open"]),
     ],
 )
 def test_a_gate_that_lets_nothing_pass(
-    change: Change, target: str, remedy: Remedy | None, host: FakeHost
+    change: Change, target: str, without_systemd: list[str], host: FakeHost
 ) -> None:
-    """Where no start asks the gate, it is an error of a file."""
+    """Where no start asks the gate, it is an error of a file, and no Python is tried."""
     change(host)
     [fault] = faults(host)
     assert (fault.name, fault.severity, fault.target) == ("gate-shut", "error", target)
-    if remedy is not None:
-        assert fault.remedy == remedy
     stop_systemd(host)
-    assert [fault.name for fault in faults(host)] == ["file", "gate-open"]
+    assert [fault.name for fault in faults(host)] == without_systemd
 
 
 def test_a_broken_configuration(host: FakeHost) -> None:

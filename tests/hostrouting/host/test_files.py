@@ -188,12 +188,21 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
             VERBS[verb](str(path))
         return str(caught.value), caught.value.target
 
-    sentence = f"cannot {verb} {path}: it is a {kind}; remove it"
+    named = kind.replace("fifo", "special file")
+    sentence = f"cannot {verb} {path}: it is a {named}; remove it"
     assert in_child(try_it) == (sentence, str(path))
     if kind == "directory":
         assert try_it("remove") == (sentence.replace(verb, "remove", 1), str(path))
     else:
         assert HERE.remove(str(path)), "a marker can be written there again"
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_file_of_the_kernel(tmp_path: Path) -> None:
+    """It looks like a file, and may wait for ever: another user's link can lead there."""
+    (tmp_path / "it").symlink_to("/proc/kmsg")
+    assert in_child(lambda: HERE.read(str(tmp_path / "it"))) == ""
 
 
 @pytest.mark.needs("root")

@@ -13,6 +13,7 @@ from hostrouting.errors import RequirementError
 from hostrouting.host import interpreter
 from hostrouting.host.interpreter import NodeInterpreter
 from hostrouting.host.layout import HostLayout
+from hostrouting.release import PASSED
 from hostrouting.testing import FakeFiles
 from tests.support.compiled import compiled_program
 
@@ -46,9 +47,10 @@ HOSTS: dict[str, tuple[FakeFiles, str]] = {
 @pytest.mark.parametrize(("files", "name"), HOSTS.values(), ids=HOSTS)
 def test_which_is_found(files: FakeFiles, name: str) -> None:
     """The usual one, unless its name says that it is too old: then the newest."""
-    assert NodeInterpreter(files).find() == (f"/usr/bin/{name}" if name else "")
+    assert NodeInterpreter(files, is_image=True).find() == (f"/usr/bin/{name}" if name else "")
 
 
+NODE = NodeInterpreter(FakeFiles(), is_image=False)
 BEGIN = """\
 import sys
 first, *words = sys.argv[1:]
@@ -60,12 +62,40 @@ exec(code)
 """Runs its first argument, and then what `-c` says, as the interpreter would."""
 
 
-def script(folder: Path, *lines: str) -> str:
+def script(folder: Path, *lines: str, name: str = "python3") -> str:
     """A program in the place of an interpreter; its path."""
-    path = folder / "python3"
+    path = folder / name
     path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
     path.chmod(0o755)
     return str(path)
+
+
+STARTS = f'exec {sys.executable} "$@"'
+TRIED: dict[str, tuple[dict[str, str], str]] = {
+    "the usual one": ({"python3": STARTS, "python3.13": STARTS}, "python3"),
+    "an upgrade broke the usual one": ({"python3": "exit 1", "python3.11": STARTS}, "python3.11"),
+    "the newest that starts": (
+        {"python3": "", "python3.10": STARTS, "python3.11": STARTS, "python3.12": "exit 1"},
+        "python3.11",
+    ),
+    "none starts": ({"python3": "exit 1", "python3.11": "exit 0"}, ""),
+}
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("name", TRIED)
+def test_which_starts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is tried; but none of an image, nor one that others can change, which a run refuses."""
+    scripts, wanted = TRIED[name]
+    paths = [script(tmp_path, line, name=each) for each, line in scripts.items()]
+    monkeypatch.setattr(interpreter, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(interpreter, "USUAL", paths[0])
+    files = FakeFiles(texts=dict.fromkeys(paths, ""))
+    found = NodeInterpreter(files, is_image=False).find()
+    assert found == (str(tmp_path / wanted) if wanted else "")
+    assert NodeInterpreter(files, is_image=True).find() == paths[0]
+    files.modes[paths[0]] = 0o777
+    assert NodeInterpreter(files, is_image=False).find() == paths[0]
 
 
 @pytest.mark.linux
@@ -76,7 +106,7 @@ class TestCompile:
     def reason(path: str) -> str:
         """Why this interpreter cannot compile the program; the error has one finding."""
         with pytest.raises(RequirementError) as caught:
-            NodeInterpreter(FakeFiles()).compile(path, sources_of_program())
+            NODE.compile(path, sources_of_program())
         [finding] = caught.value.findings
         assert finding.target == path
         assert "install Python 3.10 or newer, as the package python3" in str(finding.remedy)
@@ -89,8 +119,8 @@ class TestCompile:
         [
             ('sys.version_info = (3, 9, 18, "final", 0)', "it is Python 3.9"),
             ('sys.modules["json"] = None', "ModuleNotFoundError: import of json halted"),
-            ("sys.exit(0)", "it ended with 0"),
-            ("import os; os.abort()", "signal 6 ended it"),
+            ("sys.exit(0)", "exit code 0"),
+            ("import os; os.abort()", "it was ended by signal 6"),
         ],
         ids=["too old", "without json", "it does nothing", "it dies"],
     )
@@ -105,14 +135,15 @@ class TestCompile:
         for name in ("compileall", "filecmp"):
             (tmp_path / f"{name}.py").write_text("raise SystemExit('from the present folder')")
         monkeypatch.chdir(tmp_path)
-        assert NodeInterpreter(FakeFiles()).compile(sys.executable, sources_of_program())
+        trial = f"def run_trial(): raise SystemExit({PASSED})".encode()
+        sources = {"hostrouting/__init__.py": b"", "hostrouting/node.py": trial}
+        assert NODE.compile(sys.executable, sources).keys() > sources.keys()
 
     def test_one_that_hangs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is ended."""
         monkeypatch.setattr(interpreter, "_TIMEOUT", 0.2)
         path = script(tmp_path, "exec sleep 60")
-        monkeypatch.setattr(HostLayout, "python_path", path)
-        assert self.reason(path) == NodeInterpreter(FakeFiles()).why_not_run() != ""
+        assert self.reason(path) == NODE.why_not_run(path) != ""
 
     def test_the_environment_of_the_agent(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -122,8 +153,7 @@ class TestCompile:
         monkeypatch.setenv("PYTHONHOME", "/opt/agent")
         kept = tmp_path / "environment"
         path = script(tmp_path, f"env >>{kept}", "exit 3")
-        monkeypatch.setattr(HostLayout, "python_path", path)
-        assert self.reason(path) == NodeInterpreter(FakeFiles()).why_not_run() == "it ended with 3"
+        assert self.reason(path) == NODE.why_not_run(path) == "exit code 3"
         names = {line.partition("=")[0] for line in kept.read_text().splitlines()}
         assert names - {"PWD", "OLDPWD", "SHLVL", "_"} == {"PATH", "PYTHONHASHSEED"}
 
@@ -136,7 +166,7 @@ class TestCompile:
         ("rm hostrouting.pyz", "ModuleNotFoundError: No module named 'hostrouting'"),
         ("ln -sf /nowhere python", "No such file or directory"),
         ("rm python; : >python; chmod 755 python", "Exec format error"),
-        ("ln -sf /bin/true python", "it ended with 0"),
+        ("ln -sf /bin/true python", "exit code 0"),
     ],
 )
 def test_the_installed_program(
@@ -145,7 +175,6 @@ def test_the_installed_program(
     """Whether the gate could run it; the reason is one line."""
     (tmp_path / "hostrouting.pyz").write_bytes(compiled_program(sys.executable))
     os.symlink(sys.executable, tmp_path / "python")
-    monkeypatch.setattr(HostLayout, "python_path", str(tmp_path / "python"))
     monkeypatch.setattr(HostLayout, "program_path", str(tmp_path / "hostrouting.pyz"))
     subprocess.run(change, shell=True, cwd=tmp_path, check=True)  # noqa: S602  of this test
-    assert NodeInterpreter(FakeFiles()).why_not_run() == reason
+    assert NODE.why_not_run(str(tmp_path / "python")) == reason

@@ -133,12 +133,15 @@ CASES = {
         "it is Python 3.9",
         lambda: FakeHost(kernel=h200(), interpreter=FakeInterpreter(broken="it is Python 3.9")),
     ),
-    "an interpreter that need not run the program now": case("", after(break_the_interpreter)),
+    "the interpreter of an installed program": case(
+        f"/usr/bin/python3 cannot run {LAYOUT.program_path}: No module named 'json'; install",
+        after(break_the_interpreter),
+    ),
     "an interpreter of an image": case(
         "", lambda: attrs.evolve(FakeHost.image(), interpreter=FakeInterpreter(path=""))
     ),
     "no interpreter": case(
-        "/usr/bin has no Python 3.10 or newer, which hostrouting needs on a node; install Python",
+        "/usr/bin has no Python 3.10 or newer that works, which hostrouting needs on a node",
         lambda: FakeHost(kernel=h200(), interpreter=FakeInterpreter(path="")),
     ),
     **{

@@ -33,7 +33,6 @@ from tests.support.tasks import (
     ours,
     paths_on,
     run,
-    undo,
 )
 
 NOTHING = HostRoutingConfig()
@@ -95,20 +94,6 @@ class TestGuard:
         guard, routes = report_of(ConfigureStaticRoutes(conflicting, host=host)).failures
         assert guard.name == "start-guard"
         assert isinstance(routes.error, RouteConflict)
-
-
-@pytest.mark.parametrize("make", [Configure, ConfigureStaticRoutes])
-def test_settings_without_effect(make: type[Configure]) -> None:
-    """A configuration that has only such settings is installed as nothing."""
-    former = config("10.77.0.0/16", mode="WARN")
-    host = configured(former)
-    idle = {"staticRoutes": {"enabled": True}, "routeOverlap": {"expectedDevs": ["eth0"]}}
-    task = make(HostRoutingConfig.from_mapping(idle), host=host, allow_removal=True)
-    run(task)
-    assert ours(host) == []
-    assert host.files.texts == {}
-    undo(task)
-    assert read_installed(host) == former
 
 
 GATED = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 import phases
 from hostrouting.config import GuardConfig, HostRoutingConfig, StaticRoutesConfig
 from hostrouting.config.settings import MACHINES, GateConfig
-from hostrouting.errors import HostRoutingError, NotReady, RouteConflict
+from hostrouting.errors import HostRoutingError, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.tasks.configure import Configure, Remove
@@ -27,14 +27,12 @@ from tests.hostrouting.install.test_install import (
 )
 from tests.support.examples import scaled
 from tests.support.mishaps import ctrl_c, full, mishap_host
-from tests.support.node import without_default
 from tests.support.recorder import StubTask
 from tests.support.tasks import (
     LAYOUT,
     WANTED,
     config,
     configured,
-    context,
     failure_of,
     manager_of,
     our_destinations,
@@ -166,18 +164,6 @@ class TestFormer:
         assert read_installed(host) == WANTED
         assert caplog.text.count("starts unchecked") == 1
         assert "that is undone" in str(undo(task))
-
-    def test_no_wait(self) -> None:
-        """What comes back cannot be set any more; what the run has added goes all the same."""
-        host = configured(FORMER)
-        task = Configure(OTHER, host=host, allow_removal=True)
-        run(task)
-        without_default(host.kernel)
-        ctx = context()
-        failure_of(phases.execute, phases.task("undo")(task.undo), ctx, of=NotReady)
-        assert ctx.clock.now() < 1
-        assert read_installed(host) == FORMER
-        assert our_destinations(host) == []
 
     def test_what_cannot_be_read(self) -> None:
         """Undo fails if that is what it would bring back; what is installed it replaces."""

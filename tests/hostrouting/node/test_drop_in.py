@@ -17,7 +17,6 @@ from hostrouting.host.interpreter import TO_INSTALL
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import PASSED
 from tests.hostrouting.node.sandboxed_node import SandboxedNode, command_of, run_on_each
-from tests.support.compiled import compiled_program
 from tests.support.node import UNIT, wanting
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -199,65 +198,53 @@ def test_the_real_program(node: SandboxedNode, shell: tuple[str, ...]) -> None:
 
 
 PROGRAM, PYTHON = HostLayout.program_path, HostLayout.python_path
-SIZE = len(compiled_program(sys.executable))
-BROKEN = [
+DAMAGES_OF_PROGRAM = [
     f"rm {PROGRAM}",
     f"rm {PROGRAM}; mkdir {PROGRAM}",
     f"rm {PROGRAM}; ln -s /nowhere {PROGRAM}",
-    f"head -c {SIZE} /dev/zero >{PROGRAM}",
+    f"head -c 2M /dev/zero >{PROGRAM}",
     f"echo 'import os; os._exit(97)' >{PROGRAM}",
-    *(f"truncate --size={size} {PROGRAM}" for size in (0, SIZE // 2, SIZE - 1)),
+    *(f"truncate --size={size} {PROGRAM}" for size in ("0", "-1M", "-1")),
+]
+DAMAGES_OF_PYTHON = [
     f"ln -sf /usr/bin/python3.nothing {PYTHON}",
     f"ln -sf /bin/true {PYTHON}",
     f"rm {PYTHON}; touch {PYTHON}; chmod 755 {PYTHON}",
 ]
-"""What is done to the program or to the interpreter."""
+TO_SEE = "to see what to do, as root:"
 
 
 def test_something_else_than_the_program_or_the_interpreter(tmp_path: Path) -> None:
-    """It opens nothing, and the log says that the gate could not be run."""
-    nodes: list[SandboxedNode] = []
-    for number, change in enumerate(BROKEN):
-        node = SandboxedNode(tmp_path / str(number))
-        node.install(PASSES)
-        command = change.replace("/etc", str(node.place("/etc")))
+    """It opens nothing. The log says that the gate could not be run, with a command that works as
+    it stands: it runs the program of the node only if that can be run.
+    """
+    nodes: dict[str, SandboxedNode] = {}
+    for number, change in enumerate(DAMAGES_OF_PROGRAM + DAMAGES_OF_PYTHON):
+        nodes[change] = SandboxedNode(tmp_path / str(number))
+        nodes[change].install(PASSES)
+        command = change.replace("/etc", str(nodes[change].place("/etc")))
         subprocess.run(["sh", "-c", command], check=True)
-        nodes.append(node)
-    for change, (status, log) in zip(BROKEN, starts(nodes), strict=True):
+    by_command: dict[str, SandboxedNode] = {}
+    for (change, node), (status, log) in zip(nodes.items(), starts([*nodes.values()]), strict=True):
         assert status == 255, change
         assert COULD_NOT_BE_RUN in log, change
-
-
-@pytest.mark.parametrize(
-    ("change", "advice"),
-    [
-        (f"ln -sf /nowhere {PYTHON}", r"to see what to do, as root: (/usr/bin/python3\.\d\d .*)"),
-        (f"ln -sf /bin/true {PYTHON}", r"to see what to do, as root: (/usr/bin/python3\.\d\d .*)"),
-        (
-            f"truncate --size={SIZE // 2} {PROGRAM}",
-            "to see what to do, as root: hostrouting status",
-        ),
-        (f"rm {PROGRAM}", "to see what to do, as root: hostrouting status"),
-    ],
-)
-def test_the_command_that_says_what_to_do(node: SandboxedNode, change: str, advice: str) -> None:
-    """It works as it stands: it runs the program of the node only if that can be run."""
-    node.install(PASSES)
-    subprocess.run(["sh", "-c", change.replace("/etc", str(node.place("/etc")))], check=True)
-    _, log = start(node)
-    [matched] = re.finditer(f"(?m)^<5>hostrouting: {advice}$", log)
-    for command in matched.groups():
-        assert node.run("sh", "-c", command).stdout.startswith("DIFFERS: "), command
+        [command] = re.findall(f"(?m)^<5>hostrouting: {TO_SEE} (.*)$", log)
+        if change in DAMAGES_OF_PROGRAM:
+            assert command == "hostrouting status", change
+        else:
+            by_command[command] = node
+    [(command, node)] = by_command.items()
+    assert re.match(r"/usr/bin/python3\.\d\d ", command)
+    assert node.run("sh", "-c", command).stdout.startswith("DIFFERS: ")
 
 
 ALL_KILLED = "#!/bin/sh\nkill -KILL $$\n"
 GATE_KILLED = f"""\
 #!/bin/sh
-[ "$1" != -I ] || kill -KILL $$
+[ "$3" != -c ] || kill -KILL $$
 exec {os.path.realpath(sys.executable)} "$@"
 """
 """Programs as the interpreter, of which a signal ends each process, or only that of the gate."""
-TO_SEE = "to see what to do, as root:"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -302,14 +289,50 @@ def test_only_one_status_opens(shell: tuple[str, ...], tmp_path: Path) -> None:
         assert (COULD_NOT_BE_RUN in log) is (end not in {"exit 97", "exit 98"}), end
 
 
+def test_the_umask_of_a_unit(node: SandboxedNode) -> None:
+    """It does not open files that Python writes, such as its cache, to other users."""
+    node.place(PROGRAM).touch()
+    node.files.write(PYTHON, "#!/bin/sh\necho x >/run/written; exit 97\n", mode=0o755)
+    assert node.run("sh", "-c", 'umask 0; exec "$@"', "sh", *gate()).status == 0
+    assert node.place("/run/written").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_broken_pipe(node: SandboxedNode) -> None:
+    """It ends no gate, which a unit with SuccessExitStatus=SIGPIPE would count as a success."""
+    command = "import os; r, w = os.pipe(); os.close(r); os.dup2(w, 2); os.execvp(*A)"
+    words = gate()
+    code = f"A = ({words[0]!r}, {words!r}); import signal; signal.signal(13, 0); {command}"
+    assert node.run(sys.executable, "-c", code).status == 255
+
+
+def test_the_failure_path_loads_no_site(node: SandboxedNode) -> None:
+    """A file of others in a folder of site-packages would run as root there."""
+    node.place(PROGRAM).touch()
+    node.files.write(PYTHON, '#!/bin/sh\necho "$@" >>/run/calls; exit 1\n', mode=0o755)
+    start(node)
+    calls = node.place("/run/calls").read_text().splitlines()
+    assert len(calls) > 1
+    assert all(call.startswith("-I -S ") for call in calls)
+
+
+def test_no_process_can_be_started(node: SandboxedNode) -> None:
+    """The start fails, so that systemd tries it again: after another status, it would skip it."""
+    node.install(PASSES)
+    as_user = ("setpriv", "--reuid=64321", "--regid=64321", "--clear-groups")  # root has no limit
+    done = node.run("prlimit", "--nproc=0", *as_user, *gate())
+    assert done.status == 255
+    assert "fork" in done.stderr
+
+
 def test_an_interpreter_that_is_too_old(node: SandboxedNode) -> None:
     """It says so itself, in each unit."""
     node.install(PASSES)
     python = f'exec {os.path.realpath(sys.executable)} -I -S -c "import sys;'
     old = f'#!/bin/sh\n{python} sys.version_info = (3, 9, 2); $4" "$5" "$6"\n'
+    node.place(HostLayout.python_path).unlink()
+    node.files.write(HostLayout.python_path, old, mode=0o755)
+    commands: set[str] = set()
     for command in (service(ROUTES), service(GUARD), gate()):
-        node.place(HostLayout.python_path).unlink()
-        node.files.write(HostLayout.python_path, old, mode=0o755)
         done = node.run("timeout", "60", *command)
         assert done.status not in {0, PASSED, 124}
         needed, _, apply = done.stderr.partition("; install a newer one, and then, as root: ")
@@ -320,7 +343,9 @@ def test_an_interpreter_that_is_too_old(node: SandboxedNode) -> None:
         apply, *others = apply.splitlines()
         is_gate = any(HostLayout.opening_command in line for line in others)
         assert is_gate == (command == gate())
-        assert "DONE" in node.run("sh", "-c", f"{apply} --wait 0").stdout
+        commands.add(apply)
+    [apply] = commands
+    assert "DONE" in node.run("sh", "-c", f"{apply} --wait 0").stdout
 
 
 # Signals, the lock and the network

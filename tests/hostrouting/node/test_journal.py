@@ -24,7 +24,7 @@ def test_levels() -> None:
         (*findings(1, "error"), *findings(1, "warning"), *findings(1, "note")),
         report=check_kernel(plain_vm(), wanting()),
     )
-    assert [level for level, _ in lines_of(outcome, Done())] == [ERROR, WARNING, INFO]
+    assert [level for level, _ in lines_of(outcome, Done())] == [INFO, ERROR, WARNING]
 
 
 def test_a_name_is_no_second_line(capfd: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FaultyBackend
-from hostrouting.testing.faults import Moment
+from hostrouting.testing.faults import FaultPoint
 from tests.hostrouting.routes.own_routes import (
     EVERY,
     FOREIGN,
@@ -179,14 +179,14 @@ def may_be_misread(host: Snapshot) -> bool:
 
 
 LATE = BackendError("the kernel did not answer in time", kind="timeout")
-FAULTS: dict[str, tuple[Moment, BackendError | int, bool]] = {
+FAULTS: dict[str, tuple[FaultPoint, BackendError | int, bool]] = {
     "refused": ("change", errno.EINVAL, False),
     "not permitted": ("change", BackendError("no", kind="not-permitted"), False),
     "hangs": ("change", LATE, False),
     "hangs, but does it": ("change", LATE, True),
     "cannot be read back": ("snapshot", LATE, False),
 }
-INTERRUPTIONS: dict[str, Moment] = {
+INTERRUPTIONS: dict[str, FaultPoint] = {
     "interrupted at a change": "change",
     "interrupted at a reading": "snapshot",
 }
@@ -224,7 +224,11 @@ routes_of_somebody = st.builds(
     st.integers(1, 6),
 )
 def test_somebody_else_at_the_same_time(
-    there: list[Route], wanted: list[StaticRoute], theirs: RouteRequest, moment: Moment, nth: int
+    there: list[Route],
+    wanted: list[StaticRoute],
+    theirs: RouteRequest,
+    point: FaultPoint,
+    nth: int,
 ) -> None:
     """Its routes stay; and the wanted ones are there, or the error says what is."""
     kernel = FaultyBackend(fake())
@@ -238,7 +242,7 @@ def test_somebody_else_at_the_same_time(
         kernel.inner.change([theirs])
         foreign = foreign_routes(kernel.snapshot())
 
-    kernel.meanwhile(moment, somebody_else, nth=nth)
+    kernel.meanwhile(point, somebody_else, nth=nth)
 
     error = error_of(plan, kernel, before)
 
@@ -269,7 +273,7 @@ def with_keys(keys: set[RouteKey], host: Snapshot) -> Snapshot:
 @pytest.mark.needs("root")
 @pytest.mark.parametrize("family", [4, IPV6])
 @pytest.mark.parametrize(
-    ("moment", "nth"),
+    ("point", "nth"),
     [
         pytest.param("change", 1, id="before ours is added"),
         pytest.param("snapshot", 1, id="before ours is read back"),
@@ -277,7 +281,7 @@ def with_keys(keys: set[RouteKey], host: Snapshot) -> Snapshot:
     ],
 )
 def test_another_program_takes_the_place(
-    linux: NetlinkBackend, family: int, moment: Moment, nth: int
+    linux: NetlinkBackend, family: int, point: FaultPoint, nth: int
 ) -> None:
     """It stays, whenever it comes."""
     kernel = FaultyBackend(linux)
@@ -292,7 +296,7 @@ def test_another_program_takes_the_place(
         RouteRequest("delete", new),
         RouteRequest("add", theirs),
     ]
-    kernel.meanwhile(moment, lambda: kernel.inner.change(take_the_place), nth=nth)
+    kernel.meanwhile(point, lambda: kernel.inner.change(take_the_place), nth=nth)
 
     with pytest.raises(ApplyError) as caught:
         apply_plan(plan, kernel, before=before, done=[])
@@ -380,9 +384,9 @@ def test_a_fault_at_any_request(
         kernel.fail("change", errno.EINVAL)
     check = Mock()
     if fault in FAULTS:
-        moment, error, is_done = FAULTS[fault]
-        after_refusals = refusals if moment == "change" else 0
-        kernel.fail(moment, error, nth=nth + after_refusals, done=is_done)
+        point, error, is_done = FAULTS[fault]
+        after_refusals = refusals if point == "change" else 0
+        kernel.fail(point, error, nth=nth + after_refusals, done=is_done)
     elif fault in INTERRUPTIONS:
         kernel.meanwhile(INTERRUPTIONS[fault], ctrl_c, nth=nth)
     else:

@@ -35,11 +35,11 @@ def kernel() -> FakeKernel:
 
 
 def test_what_cannot_be_set(kernel: FakeKernel) -> None:
-    """Nothing is changed. A route that waits may come; a conflict beside it would not end."""
+    """An apply changes nothing. A route that waits may come; a conflict beside it would not end."""
     before = kernel.snapshot()
     config = configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
     with pytest.raises(NotReady) as waits:
-        keep_routes(kernel, config, done=[])
+        keep_routes(kernel, config, done=[], purpose="apply")
     [finding] = waits.value.findings
     assert "the device eth9" in finding.sentence
     assert (finding.severity, waits.value.can_retry) == ("error", True)
@@ -47,10 +47,23 @@ def test_what_cannot_be_set(kernel: FakeKernel) -> None:
 
     kernel.ip_route("add", route_of("20.1.0.0/16 dev eth1 proto 4"))
     with pytest.raises(RouteConflict) as conflict:
-        keep_routes(kernel, config, done=[])
+        keep_routes(kernel, config, done=[], purpose="apply")
     names = [finding.name for finding in conflict.value.findings]
     assert names == ["route-conflict", "route-waits"]
     assert ours(kernel) == ["20.2.0.0/16"]
+
+
+@pytest.mark.parametrize("rival", ["20.3.0.0/16 dev eth1 proto 4", ""])
+def test_one_of_two_cannot_be_set(kernel: FakeKernel, rival: str) -> None:
+    """The guard and the gate set the other one again, and delete nothing."""
+    dev = None if rival else "eth9"
+    if rival:
+        kernel.ip_route("add", route_of(rival))
+    with pytest.raises((NotReady, RouteConflict), match=r"20\.3\.0\.0/16"):
+        keep_routes(
+            kernel, configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev=dev)), done=[]
+        )
+    assert sorted(ours(kernel)) == ["20.1.0.0/16", "20.2.0.0/16"]
 
 
 def test_what_an_undo_deletes(kernel: FakeKernel) -> None:

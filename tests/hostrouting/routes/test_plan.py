@@ -170,6 +170,14 @@ def test_the_steps_for_one_route(row: list[str]) -> None:
     assert actions(plan) == steps
 
 
+def test_the_order_of_deletions() -> None:
+    """A route goes before one with further next hops: Linux could delete it in place of that."""
+    one, two = spelt("PLACE proto ours via 10.0.0.1 dev eth0; PLACE proto ours B_AND_A")
+    two = two._replace(next_hops=two.next_hops[::-1])
+    steps = plan_static_routes(configured(), host_with(one, two)).steps
+    assert [step.route for step in steps] == [one, two]
+
+
 class TestWhatStays:
     """While it is missing or in doubt, usable routes of ours are right."""
 

@@ -10,10 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hostrouting.boot.program import version
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.gate.health import find_faults
-from hostrouting.gate.unit_gates import APPLY
 from hostrouting.gate.unit_states import State, UnitState
 from hostrouting.status import HostStatus, find_status, metric_lines, status_lines
+from hostrouting.status.status import APPLY
 from hostrouting.testing import FakeHost
 from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.cli import say
@@ -40,6 +39,7 @@ from tests.support.statuses import (
     silence_systemd,
     start_k3s,
     start_router,
+    start_second_card,
     without_routes,
     written,
 )
@@ -83,8 +83,7 @@ def test_a_broken_file_hides_neither_units_nor_gate() -> None:
 def test_a_broken_file_is_not_applied() -> None:
     """What an apply would mend is not proposed where it would fail."""
     host = right_but(garble, break_python, lost(LAYOUT.program_path))()
-    assert [each.remedy for each in find_faults(host, [KUBELET])] == [APPLY]
-    assert APPLY not in [finding.remedy for finding in find_status(host).findings]
+    assert APPLY not in "\n".join(status_lines(find_status(host)))
 
 
 # One unit.
@@ -128,13 +127,14 @@ def test_a_python_that_is_gone() -> None:
     host = right()
     host.files.links[LAYOUT.python_path] = "/usr/bin/python3.99"
     gone = "No such file or directory"
-    with mock.patch.object(FakeInterpreter, "why_not_run", return_value=gone):
+    tried = {LAYOUT.python_path: gone, host.interpreter.path: ""}
+    with mock.patch.object(FakeInterpreter, "why_not_run", side_effect=tried.get):
         status = find_status(host)
     assert status.wrong[0].sentence == (
         f"{LAYOUT.python_path} cannot run {LAYOUT.program_path}: {gone}"
     )
     assert status.wrong[0].remedy is None
-    assert status.command == APPLY.command
+    assert status.command == APPLY
 
 
 def test_a_unit_where_systemd_does_not_run() -> None:
@@ -159,10 +159,10 @@ def forget_unit(host: FakeHost) -> None:
 BY_ETH9 = {"destination": "10.9.0.0/16", "dev": "eth9"}
 FOR_ETH9 = config() | {"staticRoutes": {"enabled": True, "routes": [BY_ETH9]}}
 COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
-    "systemd has not read a unit": (right_but(forget_unit), APPLY.command),
+    "systemd has not read a unit": (right_but(forget_unit), APPLY),
     "a unit that fails is no work for apply": (
         right_but(lose_routes, *UNITS["fails"]),
-        APPLY.command,
+        APPLY,
     ),
     "an ignored opening does not hinder a repair": (
         after(escaping_node, written(LAYOUT.opening_path, "ticket", 0o666)),
@@ -174,7 +174,7 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
     ),
     "in mode WARN, apply need not gate k3s": (
         right_but(lose_routes, start_k3s, routeOverlap={"expectedCidrs": ["172.16.0.0/16"]}),
-        APPLY.command,
+        APPLY,
     ),
     "while a route waits for a device, a repair would wait, too": (
         after(escaping_node, written(LAYOUT.config_path, json.dumps(FOR_ETH9), 0o644)),
@@ -188,10 +188,18 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         right_but(
             load_override, lose_routes, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
         ),
-        APPLY.command,
+        APPLY,
     ),
     "a repair of one family brings the other no default route": (
         right_but(staticRoutes={}, routeOverlap={"expectedCidrs": [CIDR, "fd00::/64"]}),
+        "",
+    ),
+    "a card with a worse default route hinders no apply": (
+        right_but(start_second_card, forget_unit),
+        APPLY,
+    ),
+    "apply would move routes to a card whose default route has become better": (
+        right_but(start_router, routeOverlap={"expectedCidrs": ["192.168.0.0/16"]}),
         "",
     ),
     "to unmask the guard brings no default route": (right_but(lose_default, mask_guard), ""),
@@ -252,7 +260,7 @@ def test_pages(snapshot: object) -> None:
 
 def test_the_document() -> None:
     """It has what the page has, for a program."""
-    host = INCIDENTS["in force: kubelet fails"]()
+    host = INCIDENTS["waiting: kubelet was refused, and starts again"]()
     page = say("status", host=host)
     document = say("status", "--json", host=host).json
     assert document["headline"] == page.lines[0]
@@ -261,7 +269,7 @@ def test_the_document() -> None:
     assert document["check"] == say("check", "--json", host=host).json
     [unit, guard] = document["units"]
     assert (unit["state"], unit["reasons"]) == ("fails", [OVERLAP])
-    assert f"  {unit['sentence']}" in page.lines
+    assert page.lines[0] == f"WAITING: {unit['sentence']}"
     assert guard["state"] == "runs"
 
 

@@ -66,3 +66,12 @@ def test_report() -> None:
 
     run(Remove(host=host))
     assert paths_on(host) == set()
+
+
+def test_something_else_than_a_configuration_or_a_host() -> None:
+    """It is named when the task is made, and not in the middle of a run."""
+    wrong: Any = {}
+    with pytest.raises(TypeError, match="'config' must be"):
+        Configure(wrong)
+    with pytest.raises(TypeError, match="'host' must be"):
+        Configure(HostRoutingConfig(), host=wrong)

@@ -12,7 +12,7 @@ from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, h200, plain_vm
-from hostrouting.testing.faults import Moment
+from hostrouting.testing.faults import FaultPoint
 from phases.testing import FakeClock
 from tests.support.mishaps import mishap_host
 from tests.support.node import DEFAULT, marker_of, without_default
@@ -151,8 +151,8 @@ class TestMarkersThatFail:
         assert marker_of(host) == "ok"
 
 
-@pytest.mark.parametrize("moment", ["watch", "lookup"])
-def test_a_check_that_is_cancelled(moment: Moment) -> None:
+@pytest.mark.parametrize("point", ["watch", "lookup"])
+def test_a_check_that_is_cancelled(point: FaultPoint) -> None:
     """The marker of its last pass stays; one that was interrupted leaves none."""
     host = FakeHost(kernel=without_default(h200()))
     ctx = context()
@@ -162,7 +162,7 @@ def test_a_check_that_is_cancelled(moment: Moment) -> None:
         ctx.check()
 
     task = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",), mode="WARN"), host=host)
-    if moment == "watch":
+    if point == "watch":
         host.kernel.later(cancel)
     else:
         host.kernel.ip_route("add", DEFAULT)
@@ -170,4 +170,4 @@ def test_a_check_that_is_cancelled(moment: Moment) -> None:
         host.faults.meanwhile("lookup", cancel)
     with pytest.raises(phases.Cancelled):
         phases.execute(task, ctx)
-    assert marker_of(host) == ("detected" if moment == "watch" else "")
+    assert marker_of(host) == ("detected" if point == "watch" else "")

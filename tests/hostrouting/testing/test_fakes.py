@@ -13,12 +13,7 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import (
-    FakeFiles,
-    FakeHost,
-    FaultyBackend,
-    h200,
-)
+from hostrouting.testing import FakeFiles, FakeHost, FaultyBackend, h200
 from hostrouting.testing.contract import BackendContract, contract_host
 from tests.support.kinds import raises
 from tests.support.tasks import config, run

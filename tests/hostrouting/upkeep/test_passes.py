@@ -123,7 +123,7 @@ def refuse_to_list(host: FakeHost) -> None:
     ],
 )
 def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mode: Mode) -> None:
-    """No unit starts, in either mode, and none of the routes is there."""
+    """No unit starts, in either mode. Only if one route has a rival, the other one is there."""
     host = node()
     happens(host)
     outcome = make_pass(host, wanting(*HALVES, mode=mode, cidrs=()))
@@ -131,7 +131,7 @@ def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mod
     assert name in {each.name for each in outcome.findings if each.severity == "error"}
     assert waits in outcome.waits
     assert bool(outcome.waits) is bool(waits)
-    assert our_destinations(host) == []
+    assert our_destinations(host) == ([HALVES[1]] if happens == add_a_rival else [])
     assert host.faults.waiting == 0
 
 
@@ -325,18 +325,6 @@ def test_cidrs_that_are_no_longer_configured() -> None:
     make_pass(host, without, parts=("static_routes",))
     assert marker_of(host) == "detected", "that part says nothing of it"
     make_pass(host, without)
-    assert marker_of(host) == ""
-
-
-def test_a_failed_part_leaves_no_old_verdict() -> None:
-    """Without a check, nobody knows what is so now."""
-    host = node(REPAIRED)
-    make_pass(host, REPAIRED)
-    assert marker_of(host) == "ok"
-    lose_routes(host)
-    host.faults.fail("change", errno.EINVAL)
-    outcome = make_pass(host, REPAIRED, parts=("static_routes",))
-    assert outcome.error is not None
     assert marker_of(host) == ""
 
 
