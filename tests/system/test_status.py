@@ -88,6 +88,7 @@ def a_refused_unit(escaping: System) -> None:
     type_line(escaping, proposed(page, f"systemctl reset-failed {KUBELET}"))
     escaping.outside(OVERRIDE).unlink()
     escaping.must("systemctl", "daemon-reload")
+    assert_right(escaping)
 
 
 def a_python_that_is_gone(repaired: System) -> None:
@@ -100,6 +101,7 @@ def a_python_that_is_gone(repaired: System) -> None:
     assert "install Python" not in page
     type_line(repaired, proposed(page, f"hostrouting apply --config {LAYOUT.config_path}"))
     type_line(repaired, proposed(page, f"systemctl reset-failed {KUBELET}"))
+    assert_right(repaired)
 
 
 # systemd refuses the second start in another second than the first.
@@ -122,7 +124,7 @@ def a_guard_that_has_failed(repaired: System) -> None:
     repaired.lay(override, LIMITED)
     repaired.must("systemctl", "daemon-reload")
     type_line(repaired, proposed(page, f"hostrouting apply --config {LAYOUT.config_path}"))
-    assert repaired.show(GUARD, "ActiveState") == "active"
+    assert_right(repaired)
 
 
 def a_unit_that_waits_for_a_lock(repaired: System) -> None:
@@ -214,12 +216,10 @@ INCIDENTS = (
 
 
 def test_incidents(subtests: pytest.Subtests) -> None:
-    """One incident after the other; each ends on a node whose kubelet and guard run."""
+    """One incident after the other; each ends on a node on which all is right."""
     settings = gate.config(mode="STRICT")
     settings = settings._replace(gate=GateConfig((KUBELET,)), guard=GuardConfig(enabled=True))
     with gate.host(settings, more=RUNS_PODS, machines=()) as system:
         for incident in INCIDENTS:
             with subtests.test(incident.__name__):
                 incident(system)
-            # If it is not, the other incidents would fail for no reason of their own.
-            assert_right(system)
