@@ -268,10 +268,10 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
     return tuple(each for each in selectors if each[0] != "to" and each != ("iif", "lo"))
 
 
-def _is_never_met(rule: Rule, condition: Condition, own: Iterable[Prefix]) -> bool:
+def _is_never_met(rule: Rule, condition: Condition, fib: "Fib") -> bool:
     """Whether the engine can take this condition of the rule as false for every packet that it
-    follows: a `from` without an address that a socket of this host may have (`own`), or the `iif`
-    of a rule with `not`.
+    follows: a `from` without an address that a socket of this host may have, or the `iif` of a
+    rule with `not`.
     """
     name, _ = condition
     if name == "iif":
@@ -284,7 +284,10 @@ def _is_never_met(rule: Rule, condition: Condition, own: Iterable[Prefix]) -> bo
     if rule.family == IPV4 and sources.first == 0:
         return False  # met by packets without a source: IPv4 compares `from` with 0.0.0.0 then
     # A loopback address does not count, because packets from it never leave this host.
-    return not any(sources.overlaps(block) for block in own if not block.ip.is_loopback)
+    for block, _ in fib.own_blocks:
+        if sources.overlaps(block) and not block.ip.is_loopback:
+            return False
+    return True
 
 
 def _plain_meets(rule: Rule, condition: Condition) -> bool:
@@ -351,12 +354,11 @@ class Fib:
         """The rules that select some packets that the engine follows, in order. A rule with a
         condition that no packet meets is left out; with `not`, such a rule selects every packet.
         """
-        own = [block for block, _ in self.own_blocks]
         applied: list[AppliedRule] = []
         for rule in self.rules:
             table = self.tables.get(rule.table) if rule.action == "to_table" else None
             conditions = conditions_of(rule)
-            if not any(_is_never_met(rule, condition, own) for condition in conditions):
+            if not any(_is_never_met(rule, condition, self) for condition in conditions):
                 met = all(_plain_meets(rule, condition) for condition in conditions)
                 applied.append(AppliedRule(rule, rule.dst, rule.invert, conditions, met, table))
             elif rule.invert:  # no packet meets all conditions, so `not` selects every packet

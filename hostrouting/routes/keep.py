@@ -38,8 +38,9 @@ def keep_routes(
     even while another device is down; it does not delete unconfigured routes. "undo" only deletes
     unconfigured routes, because the undone run may have added them.
 
-    The route for replies to probes comes last, and nothing fails because of it. If Linux refuses
-    it, for example because IPv6 is disabled on its device, the returned plan has a warning.
+    The route for replies to probes comes last, once no other route conflicts or waits, and nothing
+    fails because of it. If Linux refuses it, for example because IPv6 is disabled on its device,
+    the returned plan has a warning.
 
     Raises NotReady if a route has to wait, and what `apply_plan` raises. `done` and
     `raise_if_cancelled` are those of `apply_plan`.
