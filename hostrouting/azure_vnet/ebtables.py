@@ -113,8 +113,8 @@ class EbtablesProgram:
         if "*nat" in tables:
             listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
             return read_listing(listing.out, program)
-        # No table is listed, so there are no rules, unless ebtables-save has warned: it could not
-        # read which modules are loaded, or nft has rules in the table that it cannot show.
+        # Without a table, there are no rules. But a warning can explain that no table is listed:
+        # ebtables-save could not read which modules are loaded, or cannot show rules of nft.
         if saved.err or "Table `nat' is incompatible" in saved.out:
             raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()
@@ -123,7 +123,7 @@ class EbtablesProgram:
 def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
     """The rules in the output of `ebtables -L`: each line after the heading of a chain is one."""
     rules: list[BridgeRule] = []
-    chain = ""  # until the first heading: the lines above it are no rules
+    chain = ""  # the lines before the first heading are skipped
     for line in text.splitlines():
         heading = _CHAIN.match(line)
         if heading is not None:

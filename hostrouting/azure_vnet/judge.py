@@ -284,8 +284,8 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
         if mac == VIRTUAL_MAC:  # all pods share it: take what the pod's other entries have
             macs = node.macs_of_ip.get(ip, [])
         fate, reason = _fate_of_address(node, ip, macs)
-        # A rule for IP packets names the uplink by which they come in; a rule for ARP has None. If
-        # no bridge has this uplink, Linux applies the rule to no packet, so it does no harm.
+        # A rule for IP packets names the uplink by which they come in; for a rule for ARP, it is
+        # None. A rule whose uplink is in no bridge does no harm: Linux never applies it.
         if uplink is not None and uplink not in node.uplinks:
             fate, reason = "keep", "it matches no bridged uplink"
         yield CleanupEntry("rule", rule.text, ip, fate, reason, rule)

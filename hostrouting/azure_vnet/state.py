@@ -28,7 +28,7 @@ class Endpoint(NamedTuple):
 
 def read_state(text: str | None) -> tuple[Endpoint, ...] | None:
     """The pods in the text of azure-vnet's state file, in order. None if the text is truncated or
-    has an unknown shape. If the host has no such file, `text` is None, and there are no pods.
+    has an unknown shape. Without a file, `text` is None: then there are no pods.
     """
     if text is None:
         return ()

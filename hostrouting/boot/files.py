@@ -70,7 +70,7 @@ def files_of(
 
     A run can be killed between two files, so each comes before those that need it: the program
     before config.json, which an older program might not understand, and both before the units that
-    run the program. The drop-ins, by which units are gated, come last.
+    run the program. The drop-ins, which gate units, come last.
     """
     if config.asks_for_nothing:
         return ()
