@@ -93,6 +93,7 @@ def test_blocks_without_tests(tmp_path: Path) -> None:
 def test_blocks_with_tests(tmp_path: Path) -> None:
     """They pass as a reader's own, away from the repository."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").touch()  # else settings of a folder above would count
     write_blocks(WITH_TESTS, tmp_path, "test")
     how = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = completed([sys.executable, "-W", "error", *how], cwd=tmp_path)
