@@ -64,7 +64,7 @@ class InstallTask:
         task is for one section, this section and those settings of the configuration for which
         there is no task (`_SECTIONS_WITHOUT_TASK`), such as the guard.
         """
-        names: tuple[str, ...] = ()
+        names: tuple[str, ...] = ()  # the whole configuration
         if self.section is not None:
             # A setting that has its default stays as it is installed.
             default = HostRoutingConfig()
@@ -130,7 +130,8 @@ class InstallTask:
         request_to_undo = self.request
         names = request_to_undo.names
         if self.section is not None:
-            # The guard, too: the run may have turned it off, because nothing was left to guard.
+            # All settings without a task are restored, even those that the run was not asked to
+            # set: it may have turned the guard off, because nothing was left to guard.
             names = (self.section, *_SECTIONS_WITHOUT_TASK)
         request = Request(former, names, allow_removal=True, undone=request_to_undo)
         # Without a wait: what the former routes need may never come.
