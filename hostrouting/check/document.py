@@ -37,5 +37,6 @@ def check_document(
         "mode": mode,
         "expectedDevs": expected_devs,
         "findings": [finding.to_mapping() for finding in findings],
+        # `to_mapping` leaves out keys with their default value; programs get all keys.
         "repair": [{**_EMPTY_ROUTE, **route.to_mapping()} for route in report.routes],
     }

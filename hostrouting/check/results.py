@@ -219,7 +219,7 @@ class Repair(NamedTuple):
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
-        """The static routes for a configuration."""
+        """The routes for a configuration, without gateways: each host finds these itself."""
         return tuple(
             StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved
         )
@@ -313,7 +313,7 @@ class FamilyReport(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The first of these sentences, and how many more there are."""
+        """The first sentence of `sentences`, and how many more there are."""
         first, *others = self.sentences
         return f"{first}; and {len(others)} more" if others else first
 

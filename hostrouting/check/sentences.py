@@ -38,15 +38,15 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
         if family.verdict == "no-default-route":
             findings.append(_describe_missing_default(family, severity))
         findings += [_describe_escape(escape, family, severity) for escape in family.escapes]
-    unclear: list[Finding] = []
+    caveats: list[Finding] = []
     for family in report.families:
-        unclear += _describe_unrepairable(family, severity)
-        unclear += [*family.flaws, *family.doubts]
+        caveats += _describe_unrepairable(family, severity)
+        caveats += [*family.flaws, *family.doubts]
     # While it is unclear which device is meant ("default-routes"), a repair could lead through the
     # wrong card, so it is not shown.
-    if all(finding.name != "default-routes" for finding in unclear):
+    if all(finding.name != "default-routes" for finding in caveats):
         findings += _describe_repair(report)
-    findings += unclear
+    findings += caveats
     findings += _describe_allowances(report)
     return tuple(dict.fromkeys(findings))
 
@@ -75,9 +75,9 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
 
 
 def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
-    """The finding about a range that escapes. It says what an operator can do beside the repair:
-    delete the route, or allow the devices (those in `mayAllow`, for which commands print a line to
-    type).
+    """The finding about a range that escapes. It says what an operator can do beside the repair.
+    One way is to delete the route. The other is to allow the devices, if the escape may be intended
+    or the route is a CNI's: then the fact `mayAllow` has them, and commands print a line to type.
     """
     where = extent(family.family, escape.first, escape.last)
     facts = _facts_of(escape)
@@ -123,9 +123,11 @@ def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
 
 def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
     """Whether the operator may have intended this escape, and so may want to allow its devices:
-    packets leave only by tunnels or bridges of guests, and their route does not hide a CNI's
-    (`_is_stuck`). Other devices are not proposed for `allowedDevs`: a card, InfiniBand or a dummy
-    is probably the very outage that the check is for.
+    packets leave only by tunnels or bridges of guests. Other devices are not proposed for
+    `allowedDevs`: a card, InfiniBand or a dummy is probably the very outage that the check is for.
+
+    An escape does not count if no static route can ever repair it (`_is_stuck`), for example
+    because its route hides a CNI's.
     """
     if escape.kind != OVERLAP or _is_stuck(escape, family):
         return False
@@ -229,7 +231,9 @@ def _has_key_of_ours(report: CheckReport) -> bool:
 
 
 def _addition_command(route: Route) -> str:
-    """The command that adds this route, without our protocol: `repair_commands` says why."""
+    """The command that adds this route. It names no protocol, so hostrouting does not take the
+    route for one of its own and delete it.
+    """
     key = str(route.prefix)
     if route.metric:
         key += f" metric {route.metric}"
@@ -246,7 +250,8 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": extents}
         remedy: Remedy | None = None
         if why.rule is not None:
-            # Another program's rule leads the packets away. The command adds `why.rule` before it.
+            # Another program's rule leads the packets away. A finding prints the command after this
+            # text: it adds `why.rule` before that rule.
             what_to_do = (
                 "exclude this network in the program that added the rule; until the next boot"
             )
