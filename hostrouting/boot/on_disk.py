@@ -47,7 +47,7 @@ def proof_of_installation(files: Files) -> list[str]:
     """The paths of our files on this host that a run writes only after config.json. If there are
     any, config.json was there, and it is an error if it is missing. Other files prove nothing: a
     run that was killed may have left the program or a temporary file, and an administrator may have
-    opened the gate.
+    written the file that opens the gate.
     """
     return _ours_among(files, _written_later(files))
 

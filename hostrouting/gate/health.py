@@ -37,7 +37,7 @@ def find_faults(
             if not untrusted:  # else root would run here what others can change
                 reasons_to_refuse += find_failing_python(host, HostLayout.python_path)
     gates = judge_gates(host, units)
-    if gates.held:
+    if gates.held:  # the units that start only if the gate lets them
         reasons_to_refuse = [each._replace(name="gate-shut") for each in reasons_to_refuse]
     return worst_first((*reasons_to_refuse, *gates.findings))
 

@@ -29,7 +29,8 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
         for place in _way_to(files, path):
             entry = files.look(place)
             if entry is not None and entry.is_open_to_others:
-                # No command for what another user owns: it may be a link to anywhere, or a home.
+                # There is no command for what a user other than root (0) owns: it may be a link to
+                # anywhere, or a home.
                 command = "" if entry.owner else command_of("chmod go-w", place)
                 command_of_untrusted[place] = command
                 break  # others decide what comes after this place, so it need not be looked at

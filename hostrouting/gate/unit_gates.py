@@ -93,7 +93,8 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     for finding in judge_gates(host, gated_units(config)).findings:
         # What opens all gates at once is only a warning.
         is_open = finding.name == "gate-open" and finding.severity == "error"
-        # An apply mends the rest: it writes our drop-ins again, and reloads systemd.
+        # An apply mends a gate without a remedy, or with a reload as the remedy: it writes our
+        # drop-ins again, and reloads systemd.
         if is_open and finding.remedy not in {None, RELOAD}:
             yield finding._replace(severity=severity)
 
@@ -198,17 +199,19 @@ def _why_open(
     name: str, properties: Mapping[str, str], drop_in: str, *, runs_gate: bool
 ) -> Finding | None:
     """Return why the gate of this unit is open, so that systemd starts the unit unchecked; None if
-    it is not open. A remedy is missing if an apply mends it. Of a unit that systemd does not know,
-    this is said, because the name may be wrong. `properties` are what systemd has loaded;
-    `runs_gate` says whether our drop-in on disk runs the gate.
+    it is not open. The finding has no remedy if an apply is the remedy. If our drop-in is missing
+    and systemd does not know the unit, the finding says this instead, because the name may be
+    wrong.
+
+    `properties` are what systemd has loaded; `runs_gate` says whether our drop-in on disk runs the
+    gate.
     """
     see = Remedy("see", command_of("systemctl cat", name), needs_root=False)
     is_loaded = GATE_MARK in properties["ExecCondition"]
     is_outdated = properties["NeedDaemonReload"] == "yes"
     never_starts = properties["LoadState"] in _NEVER_STARTS
-    # Without our drop-in, the gate is open, with an exception: another file runs the gate if
-    # systemd shows the gate (`is_loaded`) and needs no reload. Of a unit that never starts, such as
-    # a masked one, systemd shows no gate in any case.
+    # Without our drop-in, another file may run the gate: then systemd shows the gate and needs no
+    # reload. Of a unit that never starts, such as a masked one, systemd shows no gate in any case.
     if not runs_gate and (never_starts or not is_loaded or is_outdated):
         if properties["LoadState"] == "not-found":
             return Finding("unit", "warning", UnitState(name, "unknown").sentence, name)

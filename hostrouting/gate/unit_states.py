@@ -127,11 +127,11 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
     """
     unit = properties["Id"]
     state = UnitState(unit, _name_state(properties), properties["StateChangeTimestamp"])
-    # Without reset-failed, systemd may refuse this start because of those that have failed.
+    # After many failures, systemd refuses another start unless reset-failed comes before it.
     reset = command_of("systemctl reset-failed", unit)
     again = Remedy("when that is mended", f"{reset} && {command_of('systemctl start', unit)}")
     see_journal = Remedy("see", command_of("journalctl -u", unit), needs_root=False)
-    # This names the condition that was not met, which the journal of systemd 249 does not.
+    # `systemctl status` names a condition that was not met. The journal of systemd 249 does not.
     see_status = see_journal._replace(command=command_of("systemctl status", unit))
     unmask = "systemctl unmask"
     if properties["UnitFileState"] == "masked-runtime":  # until the next boot
@@ -163,7 +163,7 @@ def _name_state(properties: Mapping[str, str]) -> State:
     for value, state in _STATES.items():
         if value in shown:
             return state
-    # Without a row in `_STATES`, the unit is inactive.
+    # `_STATES` has no row for an inactive unit. Its job is a start that waits for another unit.
     if properties["Job"]:
         return "queued"
     if properties["ConditionResult"] == "no" and properties["ConditionTimestamp"]:

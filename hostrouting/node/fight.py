@@ -50,7 +50,7 @@ class Fight:
         and when it is over; else an empty text.
         """
         repairs = [*done.changes, *(operation.object for operation in done.operations)]
-        # Nothing had to be repaired for a while, so a fight is over.
+        # After a long pause, a fight is over, and the count of repairs begins again.
         if now - self._last > _QUIET:
             was_on = self.is_on
             self.end()
@@ -68,8 +68,8 @@ class Fight:
         )
         with suppress(HostError):
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
-        # Nothing is to be logged before the next hour is over. With exactly _REPAIRS, the fight has
-        # just begun, and is logged at once.
+        # A fight begins with repair number `_REPAIRS`, which is logged at once. Later ones are
+        # logged only if the last line is an hour old.
         if self._repairs > _REPAIRS and now - self._said < _SAY_AGAIN:
             return ""
         self._said = now
