@@ -253,7 +253,8 @@ class Context:
             is cancelled or the block raised Cancelled.
             """
             nonlocal watcher_has_ended, was_cancelled
-            deadline = self._scope_that_stops_first.stop.moment  # nobody calls wake() at a deadline
+            # The wait has to end by itself at a deadline, because nobody calls wake() then.
+            deadline = self._scope_that_stops_first.stop.moment
             self.clock.wait(lambda: block_has_ended or self.cancelled, deadline)
             was_cancelled = self.cancelled
             if was_cancelled or block_raised_cancelled:

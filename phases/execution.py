@@ -75,7 +75,8 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
     # In the undo after a failed run, `ctx.ran` has the paths of the tasks to undo. A group is also
-    # called if a task inside it is among them. A `do` that an undo calls is not limited to them.
+    # called if a task inside it is among them. A task that an undo runs (`do`) is
+    # not limited to them.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):
@@ -208,8 +209,9 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
     # A TaskFailed of another run is an error like any other: its steps are not in this report.
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
-    # An inner step may have this very error: a group passes SystemExit on as it is, and a task can
-    # raise the `error` of a step that failed. `walk` also yields this step, without an error yet.
+    # The error may have begun in an inner step, which then has it: a group raises a SystemExit of
+    # its task unchanged, and a task can raise the `error` of a step that failed. (`walk` also
+    # yields this step, which has no error yet.)
     for inner in step.walk():
         if inner.error is error:
             return inner.failures  # the inner step, and what failed in its undo

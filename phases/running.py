@@ -45,8 +45,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     run = _Run(task, ctx)
     run.finish()
-    # Over a copy, because the loop may add to the list: as long as the main thread waits for any
-    # other run, the handler is still `_note`, which appends to it.
+    # Loop over a copy, because `raise_signal` may append to `run.signals`: while the main thread
+    # waits for another run, too, the handler of the signal is still `_note`.
     for number in tuple(run.signals):
         signal.raise_signal(number)
     if run.error is not None:
@@ -176,9 +176,9 @@ class _Run:
         self._stopped_for = 0
         """For how many of these signals `_stop` was called already."""
         self._task, self._action = task, action
-        # The clock does not start this thread, because a FakeClock counts each thread that it has
-        # started, and jumps when all of them wait. It already counts the main thread, which waits
-        # for this one without the clock, so it would never see both wait.
+        # This thread is not started by the clock, because a FakeClock would then count it beside
+        # the main thread. It jumps when all counted threads wait by the clock, and the main thread
+        # waits for this one in another way: the clock would never jump.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 

@@ -104,7 +104,7 @@ def valid_task(candidate: Task[T]) -> Task[T]:
     name = getattr(candidate, "name", None)
     if not callable(getattr(candidate, "do", None)):
         raise InvalidTask(f"{candidate!r:.80} is not a task: it has no method do(ctx)")
-    if not isinstance(name, str) or "/" in name:
+    if not isinstance(name, str) or "/" in name:  # "/" joins the names in a path
         raise InvalidTask(f"the name of a task is {name!r}; it must be a text without '/'")
     return candidate
 

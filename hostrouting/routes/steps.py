@@ -78,7 +78,8 @@ class RoutePlan(NamedTuple):
         kept routes; then deletions before additions, because a new route may have the key of an old
         one.
         """
-        # Join the plans field by field: the steps of all, then what waits in all, and so on.
+        # Join the plans field by field: the steps of all, then what waits in all, and so on. The
+        # keys of `_SIGNS` are the actions, in the order of the steps.
         plan = cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
         steps = sorted(plan.steps, key=lambda step: [*_SIGNS].index(step.action))
         return plan._replace(steps=tuple(steps))
