@@ -30,8 +30,9 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
     4. the file by which an administrator opens the gate, because it would also open a gate that is
-       installed later; and the guard's note that another program undoes its repairs. Both count
-       only beside other files of ours: an administrator may open the gate before it is installed,
+       installed later; and the guard's note that another program undoes its repairs. Both are
+       listed only if there are other files of ours, because an administrator may open the gate
+       before it is installed,
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)

@@ -236,8 +236,9 @@ def _render(
     is_enabled: bool = True,
 ) -> str:
     """The text of a unit of ours, which runs this command in a sandbox. `settings` are further
-    lines of [Service]. The sandbox leaves the command these `capabilities`, and these system
-    `calls` beside the usual ones; `paths` are settings that say where it may write.
+    lines of [Service], and `after` are units that it starts after. With `is_enabled`, systemd can
+    start it at boot. The sandbox leaves the command these `capabilities`, and these system `calls`
+    beside the usual ones; `paths` are settings that say where it may write.
     """
     lines = [
         "[Unit]",

@@ -43,8 +43,8 @@ def find_faults(
 
 
 def find_failing_python(host: Host, python: str, remedy: Remedy | None = None) -> Iterator[Finding]:
-    """Yield an error, with this remedy, if the Python at this path cannot run the installed
-    program, tried as the gate would run it: with it, the gate refuses every start.
+    """Yield an error, with this remedy, if the Python at this path cannot run the installed program
+    as the gate would run it. Then the gate refuses every start.
     """
     # Without systemd, nothing runs the gate, and the files of the host may be those of an image.
     if host.running_manager is None:

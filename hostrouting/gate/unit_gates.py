@@ -113,8 +113,8 @@ def systemd_does_not_run(units: Sequence[str]) -> Finding:
 
 def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
     """Yield a warning if no systemd runs, because nothing runs the gates then. Yield a warning,
-    too, if there is the file by which an administrator opens all gates. It says that they are open,
-    or that the file is ignored because of its owner, mode or content.
+    too, if there is the file by which an administrator opens all gates. This warning says that they
+    are open, or that the file is ignored because of its owner, mode or content.
     """
     if host.running_manager is None:
         yield systemd_does_not_run(units)

@@ -68,6 +68,7 @@ class _Writer:
         self.changed: list[str] = []
         """The paths of the files that were written or removed."""
         self.operations: list[Operation] = []
+        """The operations of the plan that systemd has carried out."""
 
     def stop_units(self) -> None:
         """Stop the guard, if the plan says so, and each unit of ours whose file goes. Only the stop

@@ -36,7 +36,7 @@ class Fight:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._repairs = 0
-        self._last = self._said = 0.0  # the times of the last repair, and of the last line
+        self._last = self._said = 0.0  # when the last repair was made, and last logged
         self.end()  # an earlier guard that was killed may have left the file
 
     @property

@@ -32,9 +32,9 @@ WAIT = 60.0
 
 def read_config(host: Host) -> HostRoutingConfig:
     """Return the installed configuration, with which a process of the node sets the routes and
-    checks them. The caller holds the lock of the host. If the configuration
-    cannot be read, or is empty, the markers, which tell other programs the verdict of the last
-    check, are removed before the error is raised: the verdict may be wrong by now.
+    checks them. The caller holds the lock of the host. If the configuration cannot be read, or is
+    empty, the markers, which tell other programs the verdict of the last check, are removed before
+    the error is raised: the verdict may be wrong by now.
 
     HostError if nothing is configured: with an empty configuration, a guard would delete all our
     routes.
