@@ -82,8 +82,8 @@ def read_wanted(host: Host, request: Request) -> Wanted:
         installed = read_installed(host)
         names = request.names
         run = request.undone
-        # The undone run has left the configuration before it (of this request), with its own names
-        # replaced. Is something else installed now?
+        # `request.config` is what was installed before the undone run. With the attributes of that
+        # run replaced in it, it is what the run has left. Is something else installed now?
         if run is not None and installed != request.config.replaced(run.names, run.config):
             # Then another run has changed the host since, and may need the gate and the guard as
             # they are. So of the names, only the first is restored, which is the section.
