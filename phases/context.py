@@ -142,6 +142,7 @@ class Context:
         """The scopes around the task, the innermost first."""
         self.step: Step | None = None
         self.root: Step | None = None
+        """The step of the whole run; None outside of a run, as `step` is."""
         self.skip: frozenset[str] = frozenset()
         """The names of the tasks that the run leaves out."""
         self.ran: frozenset[tuple[str, ...]] | None = None

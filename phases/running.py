@@ -309,7 +309,6 @@ def _with_undo_on_failure(task: AnyTask) -> AnyTask:
     """
 
     def do(ctx: Context) -> object:
-        """Call the task's do. If it raises, undo what ran, then raise the error again."""
         try:
             return task.do(ctx)
         except BaseException:

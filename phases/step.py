@@ -46,9 +46,9 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
 
 @attrs.define(eq=False)
 class Step(Generic[T_co]):
-    """What happened to one task in a run. The step of the whole run is its report; `children` are
-    the steps inside a step.
+    """What happened to one task in a run; `children` are the steps inside it.
 
+    The step of the whole run is its report.
     A step changes until it has ended. If it was never started, it has no `start` and no `seconds`.
     """
 

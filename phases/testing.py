@@ -12,13 +12,12 @@ from phases.context import Clock
 
 
 class FakeClock(Clock):
-    """A clock for tests, with which no wait takes real time: as soon as every thread of the run
-    waits, it jumps to the earliest end of a wait.
+    """A clock for tests, which jumps when every thread of the run waits: no wait takes real time.
 
-    Time passes only in these jumps, so durations are exact and a test of an hour takes no time. If
-    every thread waits without an end, nothing wakes them, and the test hangs. The clock counts the
-    thread that created it and the threads that groups start; if your test starts a thread that runs
-    tasks, start it with `clock.start(…)`.
+    It jumps to the earliest end of a wait. Time passes only in these jumps, so durations are exact
+    and a test of an hour takes no time. If every thread waits without an end, nothing wakes them,
+    and the test hangs. The clock counts the thread that created it and the threads that groups
+    start; if your test starts a thread that runs tasks, start it with `clock.start(…)`.
     """
 
     def __init__(self) -> None:
