@@ -66,8 +66,9 @@ FATES: dict[str, str] = {
 
 
 class Opinion(NamedTuple):
-    """What this package says about packets with one decision: plain packets, or others that a rule
-    treats differently.
+    """Whether packets with one decision are fine, in doubt, or escape; and how, or why.
+
+    The packets are plain ones, or others that a rule treats differently.
     """
 
     grade: Grade

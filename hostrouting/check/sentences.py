@@ -194,7 +194,7 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
         return
     mappings = [route.to_mapping() for route in report.routes]
     remedy = None
-    if not _has_key_of_ours(report):  # else it is configured already
+    if not _has_key_of_ours(report):  # else a route of ours has this key already
         remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
     sentence = f"{counted(len(mappings), 'static route')} would repair it"
     ranges: dict[str, None] = {}

@@ -225,9 +225,9 @@ def _order_of_use(route: Route) -> tuple[bool, int, int]:
 
 
 def _where_it_leads(route: Route) -> tuple[object, ...]:
-    """What decides where the packets of a route go: two routes with the same way are equally good.
-    A dead next hop beside others does not count, because Linux does not use it, and a wanted route
-    has no dead next hops.
+    """What decides where the packets of a route go, to compare two routes: if it is equal for both,
+    either will do. A dead next hop beside others does not count, because Linux does not use it, and
+    a wanted route has no dead next hops.
     """
     # `unread` are the encapsulations. An expired route leads nowhere.
     return (route.type, _hops_alive(route), route.unread, bool(route.expired))

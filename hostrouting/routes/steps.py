@@ -85,9 +85,9 @@ class RoutePlan(NamedTuple):
         return plan._replace(steps=tuple(steps))
 
     def of_replies(self) -> "RoutePlan":
-        """Return this plan as that of the route for replies to probes, which never makes a run
-        fail. If there is a conflict, or the route has to wait, the result has warnings that say so,
-        and no steps.
+        """Turn this plan, which is for the route for replies to probes, into one that never makes a
+        run fail. If there is a conflict, or the route has to wait, the result has warnings that say
+        so, and no steps.
         """
         obstacles = [*self.findings()]
         return RoutePlan().with_reply_warnings(obstacles) if obstacles else self
