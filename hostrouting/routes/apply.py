@@ -140,6 +140,7 @@ def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[Backen
     """
     wanted = dict.fromkeys(step.route.key for step in plan.steps)  # None: no route is wanted
     wanted |= {step.route.key: step.route for step in plan.steps if step.action != "delete"}
+    # `near` names the prefixes that matter, so that fewer routes are read.
     snapshot = backend.snapshot(near=[key.prefix for key in wanted])
     now = present_by_key(snapshot, wanted)
     for key, route in wanted.items():

@@ -207,8 +207,8 @@ def deletion_could_hit(deleted: Route, other: Route) -> bool:
     """Whether a request to delete `deleted`, a route of ours, could make Linux delete `other`
     instead. Both have the same key, and `other` comes first.
 
-    Linux compares the protocol and, place by place, the next hops. It ignores further next hops of
-    the request, so a route with only the first of them is taken, too.
+    Linux compares the protocol and, place by place, the next hops. If the request has more next
+    hops than a route, Linux ignores the rest, so it also deletes a route with only the first ones.
     """
     if other.protocol != OURS:
         return False
