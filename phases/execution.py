@@ -7,12 +7,11 @@ Groups call `new_step` for each of their tasks, and later either `run_step` or `
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timezone
 from functools import partial
-from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
+from inspect import iscoroutine
 
 from phases.context import Context, derived, in_a_run, notify
 from phases.errors import Cancelled, InvalidTask, WouldFail
@@ -60,8 +59,9 @@ def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
     step = Step((*ctx.path, name), run=ctx.run_id, action=action)
     outer_action = "" if ctx.step is None else ctx.step.action
     if action != "plan" and (outer_action == "plan" or in_dry_run.get()):
-        remedy = "in a plan, call phases.plan(task, ctx=ctx)"
-        raise InvalidTask(f"{name}: a dry run would {action} it; {remedy}")
+        raise InvalidTask(
+            f"{name}: a dry run would {action} it; in a plan, call phases.plan(task, ctx=ctx)"
+        )
     if action == "do" and outer_action == "undo":
         step.action = "undo"
     if ctx.step is not None:
@@ -176,14 +176,12 @@ def _record_result(step: Step, result: object) -> None:
 
 
 def require_finished(result: object) -> None:
-    """Raise InvalidTask if a function returned what is still to be computed: a coroutine, say."""
+    """Raise InvalidTask if a function returned a coroutine, which nobody would wait for."""
     if iscoroutine(result):
         result.close()  # Python would warn of it later, somewhere else
-    is_future = isawaitable(result) or isinstance(result, Future)
-    if is_future or isgenerator(result) or isasyncgen(result):
-        kind = type(result).__name__
         raise InvalidTask(
-            f"nobody waits for the {kind} that was returned: wait for it in the function"
+            "nobody waits for the coroutine that was returned: wait for it in the function, with "
+            "await_in_task"
         )
 
 

@@ -143,6 +143,7 @@ def retry(
     """
     if attempts is not None:
         _require_positive(attempts, "retry: attempts")
+    isinstance(None, on)  # raises the TypeError for a wrong `on` now, and not in place of a failure
 
     def do(ctx: Context) -> T:
         """Try until the task succeeds, fails for good, or has no time for another attempt."""

@@ -16,15 +16,18 @@ import contextvars
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from phases.context import Context, derived, in_a_run
 from phases.execution import in_dry_run, new_step, run_step
 from phases.step import Action, Status, Step
 from phases.tasks import AnyTask, Task, require_known, valid_tree, wrapped
 from phases.values import describe_error
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -119,6 +122,33 @@ async def run_async(
     return run.report
 
 
+def await_in_task(
+    ctx: Context, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
+) -> T:
+    """In a running task, run the coroutine in the event loop, and return its result. The loop has
+    to go on meanwhile: begin the run with `run_async`, and not with `run`, which blocks the loop.
+
+    If the task is cancelled, the coroutine is cancelled. It has ended when Cancelled is raised.
+    """
+    import asyncio  # noqa: PLC0415  see run_async
+
+    async def begin() -> asyncio.Task[T]:
+        return loop.create_task(coroutine)
+
+    begun = asyncio.run_coroutine_threadsafe(begin(), loop)
+
+    def give_up() -> None:  # while something blocks the loop
+        if begun.cancel():
+            coroutine.close()
+
+    with ctx.on_cancel(give_up):
+        running = begun.result()
+    ended = asyncio.run_coroutine_threadsafe(asyncio.wait([running]), loop)
+    with ctx.on_cancel(lambda: loop.call_soon_threadsafe(running.cancel)):
+        ended.result()
+    return running.result()
+
+
 def plan(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = ()) -> Step:
     """Do a dry run: ask each task of the tree, in order, for its plan. In the report, the plan is
     the `result` of the task's step.
@@ -204,8 +234,7 @@ class _Run:
         signals, and runs the task itself.
         """
         if threading.current_thread() is not threading.main_thread():
-            # In a copy of the context variables, so that the tasks change none of the caller's.
-            contextvars.copy_context().run(self._work)
+            self.thread.run()  # in this thread, with a copy of its context variables
             return
         with _noting_signals(self):
             self.thread.start()

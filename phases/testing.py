@@ -62,20 +62,18 @@ class FakeClock(Clock):
         return super().start(counted, name=name)
 
     def _add_busy(self, change: int) -> None:
-        """Count one more thread that does not wait, or one fewer. If all wait, the clock jumps."""
+        """Count one more thread that does not wait, or one fewer. If every thread waits now, let
+        time pass until the earliest end of a wait.
+        """
         with self._changed:
             self._busy += change
-            self._jump_if_all_wait()
-
-    def _jump_if_all_wait(self) -> None:
-        """If every thread waits, let time pass until the earliest end of a wait."""
-        if self._busy > 0:
-            return
-        earliest = min((wait.until for wait in self._waits), default=math.inf)
-        if earliest == math.inf:  # no wait has an end, so only wake() can end one
-            return
-        self._now = earliest
-        self._end_waits([wait for wait in self._waits if wait.until <= earliest])
+            if self._busy > 0:
+                return
+            earliest = min((wait.until for wait in self._waits), default=math.inf)
+            if earliest == math.inf:  # no wait has an end, so only wake() can end one
+                return
+            self._now = earliest
+            self._end_waits([wait for wait in self._waits if wait.until <= earliest])
 
     def _end_waits(self, waits: list[_Wait]) -> None:
         """End these waits, so that their threads run on."""
