@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -36,12 +37,8 @@ class InstallTask:
     about the whole configuration; then each part is a step of its own.
     """
 
-    config: HostRoutingConfig = attrs.field(
-        validator=attrs.validators.instance_of(HostRoutingConfig)
-    )
-    host: Host = attrs.field(
-        factory=Host.local, kw_only=True, validator=attrs.validators.instance_of(Host)
-    )
+    config: HostRoutingConfig
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=60.0, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route, and tries
     again what may succeed later. The lock of the host is awaited for up to 150 s in any case.
@@ -57,6 +54,32 @@ class InstallTask:
     """By the id of each run of the task that has changed something and was not undone: the
     configuration that was installed before it; None if that could not be read.
     """
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a value of a wrong type, which would otherwise fail in the middle of a run, or
+        count as true.
+        """
+        is_number = not isinstance(self.wait, bool) and isinstance(self.wait, (int, float))
+        checked = (
+            (
+                "config",
+                isinstance(self.config, HostRoutingConfig),
+                "a HostRoutingConfig, such as HostRoutingConfig.from_mapping({…})",
+            ),
+            ("host", isinstance(self.host, Host), "a Host, such as Host.local()"),
+            ("wait", is_number, "seconds, such as 60.0"),
+            ("allow_removal", isinstance(self.allow_removal, bool), "True or False"),
+        )
+        for name, is_right, rule in checked:
+            if not is_right:
+                value = getattr(self, name)
+                raise TypeError(
+                    f"{type(self).__name__}: {name} is {value!r:.80}; it must be {rule}"
+                )
+        if not 0 <= self.wait < math.inf:
+            raise ValueError(
+                f"{type(self).__name__}: wait is {self.wait}; it must be 0 or more, and finite"
+            )
 
     @property
     def request(self) -> Request:
