@@ -173,7 +173,7 @@ class _Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         name = self.prog.rpartition(" ")[2]  # of `hostrouting check`: check
-        if name in COMMANDS:  # only now: without --help, a call loads just its own module
+        if name in COMMANDS:  # loads the command's module, so only when its help is printed
             self.description = module_of(name).__doc__
         return super().format_help()
 

@@ -75,7 +75,8 @@ class TaskRun(NamedTuple):
         return {
             "ok": self.report.ok,
             "changed": self.effects.changed,
-            **Effects.to_mapping(self.effects),  # without what a subclass adds
+            # Not `self.effects.to_mapping()`, because a subclass, which some tasks use, adds keys.
+            **Effects.to_mapping(self.effects),
             "files": {"write": self.wrote, "remove": self.removed},
             "failures": [error_document(step.error) for step in self.report.failures],
             "stopped": "" if self.report.ok else self.report.reason,

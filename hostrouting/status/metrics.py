@@ -25,6 +25,8 @@ def metric_lines(status: HostStatus) -> Iterator[str]:
         "What is wrong, by the names of findings.",
         Counter(f'name="{finding.name}"' for finding in status.wrong),
     )
+    # The guard notes a fight: another program undoes its repairs again and again. The finding about
+    # it has the number of these repairs; no other finding has any.
     repairs = sum(finding.facts.get("repairs", 0) for finding in status.wrong)
     yield from _metric("guard_repairs", "Repairs of a fight that lasts.", {"": repairs})
     yield from _metric(

@@ -97,9 +97,9 @@ class HostStatus:
     @property
     def code(self) -> int:
         """The exit code of `hostrouting status`: it is about the unit that was asked about, or else
-        about the host.
+        about the host. `is_broken` says that config.json cannot be used.
         """
-        if self.asked:
+        if self.asked:  # several units, if a template was asked about
             return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.asked))
         if self.is_broken:
             return BAD_INPUT
@@ -116,13 +116,13 @@ class HostStatus:
 
 
 def find_status(host: Host, unit: str = "") -> HostStatus:
-    """Find out whether what is installed on the host is in force, for `hostrouting status`. A part
-    of the host that does not answer hides no other part. `unit` is the unit that the operator asks
-    about, or a template; empty for none. Nothing is changed.
+    """Find out whether what is installed on the host is in force, for `hostrouting status`; nothing
+    is changed. If a part of the host does not answer, the status has the reason, and what the other
+    parts say. `unit` is the unit that the operator asks about, or a template; empty for none.
     """
-    answers = _Answers()
-    config: HostRoutingConfig | None = None
-    file_faults: tuple[Finding, ...] = ()
+    answers = _Answers()  # keeps the errors of the parts that it asks
+    config: HostRoutingConfig | None = None  # stays None if config.json cannot be read or used
+    file_faults: tuple[Finding, ...] = ()  # what is wrong with config.json
     try:
         config = read_installed(host)  # an empty configuration if nothing is installed
     except HostRoutingError as error:
@@ -130,23 +130,25 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
             answers.note_no_answer(error)
         else:
             file_faults = error.findings
-    # A unit that config.json does not name any more is still gated while its drop-in is on disk.
-    on_disk = gated_on_disk(host.files)
-    gated = {*on_disk, *gated_units(config or HostRoutingConfig())}
+    # A unit is gated if config.json names it, or while it has our drop-in, which makes systemd call
+    # the gate before a start.
+    with_drop_in = gated_on_disk(host.files)
+    gated = {*with_drop_in, *gated_units(config or HostRoutingConfig())}
     asked: Sequence[UnitState] = ()
-    if unit:
+    if unit:  # without a state from systemd, the unit still has a line on the page
         asked = answers.ask(lambda: _find_units(host, [unit], gated)) or [
             UnitState(unit, "no answer")
         ]
     guard = HostLayout.guard_unit
     units = answers.ask(lambda: _find_units(host, [*sorted(gated), guard], gated)) or ()
-    # The guard is optional, so systemd need not know it.
+    # The guard, a service that keeps routes right, is optional: if systemd does not know it, it is
+    # left out.
     units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
     status = HostStatus(config, bool(file_faults), units=tuple(units), asked=tuple(asked))
     if config == HostRoutingConfig():  # nothing is installed
         return status
-    if config is None:
-        faults = answers.ask(lambda: find_faults(host, on_disk, file_faults)) or ()
+    if config is None:  # nobody knows which routes are wanted: look only at the gate and the units
+        faults = answers.ask(lambda: find_faults(host, with_drop_in, file_faults)) or ()
         findings = worst_first([*faults, *_trouble_with(units), *answers.findings])
         return attrs.evolve(status, findings=findings)
     return _with_routing(status, config, host, answers)
@@ -156,40 +158,43 @@ def _with_routing(
     status: HostStatus, config: HostRoutingConfig, host: Host, answers: _Answers
 ) -> HostStatus:
     """Complete the status of a host whose config.json can be used: add what apply would do, the
-    check, all findings, and the command to type.
+    check, all findings, and the command to type. `answers` asks the parts of the host, and has the
+    errors of those that did not answer.
     """
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
     # If others may have written config.json, no command is proposed that would carry it out.
     is_config_suspect = any(finding.target == HostLayout.config_path for finding in findings)
     check = answers.ask(lambda: check_host(config, host)) if config.route_overlap.cidrs else None
     plan = answers.ask(lambda: Configure(config, host=host).plan())
-    checked = [] if check is None else [*_findings_of_check(check, plan)]
-    # Only an operator knows which default route is meant. Until its device is named, nothing can be
-    # repaired.
-    unnamed = [
+    check_findings = [] if check is None else [*_findings_of_check(check, plan)]
+    # Of several default routes, only an operator knows which one is meant. Until config.json names
+    # its device, nothing can be repaired, so this is an error, and no command is proposed.
+    ambiguous_defaults = [
         finding
-        for finding in checked
+        for finding in check_findings
         if finding.name == "default-routes" and finding.severity != "note"
     ]
-    findings += with_severity("error", unnamed)
-    findings += checked  # an address that escapes comes before what may explain it
+    findings += with_severity("error", ambiguous_defaults)
+    # An address that escapes comes before the findings below, which may explain it. The ambiguous
+    # defaults are here again, as warnings: the end of this function leaves repetitions out.
+    findings += check_findings
     findings += _trouble_with(status.units)
     if plan is not None:
         findings += _findings_of(plan, host.files)
+    # A fight: another program takes away, again and again, what our guard puts back. The guard says
+    # so in a file. The file stays if the guard is killed, so it counts only while the guard runs.
     fight = answers.ask(lambda: read_fight(host.files))
     running = {unit.unit for unit in status.units if unit.state == "runs"}
-    # Another program takes away what the guard puts back. The guard says so in a file, which stays
-    # if the guard is killed.
     if fight is not None and fight.target in running:
         findings.append(fight)
     findings += answers.findings
-    command = "" if unnamed or is_config_suspect else _what_to_type(plan, check)
+    command = "" if ambiguous_defaults or is_config_suspect else _what_to_type(plan, check)
     if plan is not None and command:
         unwritable = _find_unwritable(host.files, plan, command)
         if unwritable is not None:
             findings.append(unwritable)
             command = ""
-    # Two parts may have said the same: the worse one counts.
+    # If a sentence is in several findings, only the worst of these is kept.
     by_sentence: dict[str, Finding] = {}
     for finding in worst_first(findings):
         by_sentence.setdefault(finding.sentence, finding)
@@ -199,8 +204,9 @@ def _with_routing(
 
 
 def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]:
-    """Yield what the check says of the host, without notes. That a second NIC has a worse default
-    route is a note, while nothing escapes or is in doubt, and apply would not move a route to it.
+    """Yield the findings of the check that are not notes. But that there is a second default route
+    is harmless while all is right, and then yielded as a note: no address escapes or is in doubt,
+    and apply would change no route, so it cannot move one to the wrong NIC.
     """
     is_right = check.report.verdict == "ok" and not (plan and plan.routes.changes)
     for finding in check.findings:
@@ -240,9 +246,9 @@ def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
 
 
 def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
-    """Whether the routes that a repair adds make everything right: with them, no address escapes,
-    no default route is missing, and the plan has no error but conflicts of routes. A repair ends
-    these, because it replaces our routes that conflict with another program's.
+    """Whether a repair makes everything right: with the routes that it adds, no address escapes, no
+    default route is missing, and `plan` (of an apply) has no error except conflicts of our routes
+    with another program's. A repair ends such a conflict, because it replaces our route.
     """
     if report.missing_defaults or any(family.repair.unrepairable for family in report.families):
         return False
@@ -267,10 +273,9 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """Yield a warning for each unit that waits, that systemd will not start, because it is masked
-    or has failed for good ("stuck"), or that its gate has refused. There is none for a unit that
-    systemd skips, or that fails by itself and is started again, because a kubelet may do so until
-    it joins a cluster.
+    """Yield a warning for each unit in trouble: it waits, its gate has refused it, or systemd does
+    not start it, because it is masked or has failed for good ("stuck"). A unit that fails by itself
+    is in no trouble while systemd starts it again: a kubelet may do so until it joins a cluster.
     """
     for unit in units:
         # Only a unit that has failed has `reasons`: those of its gate.
@@ -288,7 +293,9 @@ class _Answers:
         self.findings: list[Finding] = []
 
     def ask(self, question: Callable[[], T]) -> T | None:
-        """Put a question to a part of the host: return the answer, or None if there is none."""
+        """Call a function that asks a part of the host, and return its result. If it raises an
+        error, keep the reasons in `findings`, and return None.
+        """
         try:
             return question()
         except HostRoutingError as error:
@@ -297,14 +304,16 @@ class _Answers:
 
     def note_no_answer(self, error: HostRoutingError) -> None:
         """Keep the reasons why a part of the host did not answer. They are only warnings, because
-        what is known to be wrong is worse.
+        what is known to be wrong is worse, and the part may answer later (`can_retry`).
         """
         for finding in error.findings:
             self.findings.append(finding._replace(severity="warning", can_retry=True))
 
 
 def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> list[UnitState]:
-    """The states of these units, the worst first; empty where systemd does not run."""
+    """The states of these units, the worst first; empty where systemd does not run. `gated` are all
+    units that have a gate: the state of another one only says that it has none.
+    """
     manager = host.running_manager
     if manager is None:
         return []
@@ -320,7 +329,7 @@ def _differences(plan: Plan) -> Iterator[Finding]:
     of `status` has a line for each. It says "not applied yet, or no longer in force", because
     either config.json or the host may have changed.
     """
-    # To move a route, the plan deletes and adds it.
+    # A set, because to move a route, the plan has two changes of it: to delete and to add it.
     changes = sorted({str(step.route.prefix) for step in plan.routes.changes})
     changes += [*plan.files.written_paths, *plan.files.removes]
     changes += [f"{each.verb} {each.object}" for each in (*plan.operations, *plan.systemd)]

@@ -44,7 +44,8 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     said: set[str] = set()
     for family in check.report.families:
         yield str(family)
-        first = family.sentences[0]  # its finding is not printed again
+        # The line of the family has this sentence. So of its finding, only the remedy is printed.
+        first = family.sentences[0]
         said.add(first)
         for finding in check.findings:
             if finding.sentence == first:
@@ -69,12 +70,13 @@ def check_lines(check: HostCheck) -> Iterator[str]:
 
 
 def _how_to_allow(check: HostCheck) -> Iterator[str]:
-    """The command that allows devices instead of repairing the host: those that the findings of
-    escapes name as perhaps intended (`mayAllow`).
+    """The command that allows packets to leave through more devices, in place of a repair. It names
+    the devices that the findings about escapes have in their fact `mayAllow`: somebody may intend
+    that packets leave through these.
     """
     devs: dict[str, str] = {}
     for finding in check.named("overlap"):
-        if finding.remedy is None:  # else the remedy is such a command
+        if finding.remedy is None:  # else the remedy is a command that allows its devices
             devs |= finding.facts.get("mayAllow", {})
     if devs:
         yield f"If packets may leave through {spoken([*devs])}, too, as root:"

@@ -73,10 +73,10 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
 
 
 def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:
-    """A line for each entry of azure-vnet with one of these fates: what is done with it. After an
-    error that refuses the whole clean-up, no entry is shown.
+    """A line for each entry of azure-vnet with one of these fates: what is done with it, and why.
+    There are no lines if the whole clean-up is refused, because the fates do not count then.
     """
-    if plan.errors:
+    if plan.errors:  # such an error refuses the clean-up
         return
     for fate in fates:
         yield from capped([f"  {entry}" for entry in plan.with_fate(fate)])

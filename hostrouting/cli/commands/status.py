@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 def _document(status: HostStatus) -> dict[str, object]:
     # The status as a JSON value, for --json.
-    plan = status.plan or Plan()
+    plan = status.plan or Plan()  # empty if it is not known what apply would do
     return {
         "schema": "hostrouting/status/1",
         "version": version(),
