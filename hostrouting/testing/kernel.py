@@ -106,9 +106,8 @@ class FakeKernel(RouteBackend):
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[FakeWatch] = []
         self._closed = False
-        # Worked out from the state above when they are needed; forgotten when it changes.
+        # Worked out from the state above when it is needed; forgotten when that changes.
         self._snapshot: Snapshot | None = None
-        self._fibs: dict[int, Fib] = {}
         self.add_link(Link(name=_LOOPBACK, index=1, type=ARPHRD_LOOPBACK, up=False))
 
     # The contract of RouteBackend
@@ -126,8 +125,9 @@ class FakeKernel(RouteBackend):
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         self._require_open()
+        fibs = {family: Fib(self._now(), family) for family in (IPV4, IPV6)}
         return tuple(
-            _answer(self._fib(destination.version), destination) for destination in destinations
+            _answer(fibs[destination.version], destination) for destination in destinations
         )
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -245,13 +245,6 @@ class FakeKernel(RouteBackend):
             for _, entries in groupby(self._routes[place], key=lambda entry: entry.metric):
                 yield from as_listed([*entries])
 
-    def _fib(self, family: int) -> Fib:
-        # The tables of this address family, made ready for lookups. They are kept until something
-        # changes.
-        if family not in self._fibs:
-            self._fibs[family] = Fib(self._now(), family)
-        return self._fibs[family]
-
     def _require_open(self) -> None:
         if self._closed:
             raise BackendError("this backend was closed", kind="unusable")
@@ -273,12 +266,11 @@ class FakeKernel(RouteBackend):
         return None
 
     def _note_change(self) -> None:
-        """Forget what was worked out from the old state, and report a change to each watch. Called
+        """Forget the snapshot of the old state, and report a change to each watch. Called
         after a refused change, too: if an IPv6 route is to be deleted and one of its next hops is
         missing, Linux refuses, but deletes the others.
         """
         self._snapshot = None
-        self._fibs.clear()
         for watch in self._watches:
             watch.report()
 
