@@ -130,6 +130,7 @@ class Context:
         the live tree; then the observers are called.
         """
         self.clock = clock or Clock()
+        self.clock.now()  # raises here for a class; in a run, no step would have the error
         # Not made on import: a program's `dictConfig` disables every logger that exists by then.
         self.logger = logger or logging.getLogger("phases")
         if not self.logger.handlers:  # else Python would print warnings, beside a program's report

@@ -146,7 +146,7 @@ def retry(
     isinstance(None, on)  # raises the TypeError for a wrong `on` now, and not in place of a failure
 
     def do(ctx: Context) -> T:
-        """Try until the task succeeds, fails for good, or has no time for another attempt."""
+        # Try until the task succeeds, fails for good, or has no time for another attempt.
         full_wait = delay
         attempt = 1
         while True:

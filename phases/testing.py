@@ -52,7 +52,6 @@ class FakeClock(Clock):
         """Run the target in a new thread. The clock does not jump while this thread is busy."""
 
         def counted() -> None:
-            """Run the target; then count one busy thread fewer."""
             try:
                 target()
             finally:
