@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     )
     from hostrouting.finding import Finding as Finding
     from hostrouting.host import Host as Host, HostLayout as HostLayout
+    from hostrouting.install.plan import Plan as Plan
     from hostrouting.install.results import CheckResult as CheckResult
     from hostrouting.kernel import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
@@ -64,6 +65,7 @@ _MODULES = {
     "ConfigureStaticRoutes": "tasks.static_routes",
     "CheckRouteOverlap": "tasks.overlap_check",
     "CheckResult": "install.results",
+    "Plan": "install.plan",
     "RewriteProbeSource": "tasks.probe_rewrite",
     "CleanStaleAzureVnet": "azure_vnet.task",
     "HostRoutingConfig": "config",

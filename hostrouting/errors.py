@@ -85,9 +85,12 @@ class HostRoutingError(Exception):
         attributes, such as `effects`, which says what was changed. `notes` has what was added with
         `add_note`.
         """
-        mapping: dict[str, object] = {"error": type(self).__name__, "kind": self.kind}
-        mapping["canRetry"] = self.can_retry
-        mapping["exitCode"] = self.exit_code
+        mapping: dict[str, object] = {
+            "error": type(self).__name__,
+            "kind": self.kind,
+            "canRetry": self.can_retry,
+            "exitCode": self.exit_code,
+        }
         for name, fact in vars(self).items():
             if name == "__notes__":  # here Python keeps the notes
                 mapping["notes"] = fact

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # After so many repairs, a fight begins. Fewer are usual: after a boot, programs set up routes.
 _REPAIRS = 10
 # Seconds without a repair that end a fight: the other program may act every few minutes.
-_QUIET = 600.0
+QUIET = 600.0
 # Seconds between two lines of the journal about a fight.
 _SAY_AGAIN = 3600.0
 _REMEDY = Remedy(
@@ -51,7 +51,7 @@ class Fight:
         """
         repairs = [*done.changes, *(operation.object for operation in done.operations)]
         # After a long pause, a fight is over, and the count of repairs begins again.
-        if now - self._last > _QUIET:
+        if now - self._last > QUIET:
             was_on = self.is_on
             self.end()
             if was_on and not repairs:
