@@ -224,11 +224,11 @@ class BackendContract:
     def test_snapshot(self) -> None:
         """A snapshot has each device, in the order of their numbers; each address, with the routes
         that the kernel adds for it; and the rules with all selectors, those of IPv4 first, by
-        priority. If nothing changes while it is read, it is not `restless`.
+        priority. `restless` is False if nothing has changed while the snapshot was read.
         """
         promised = contract_host().snapshot()
         with self.make() as backend:
-            # A new host may still change at first, but not during each of so many snapshots.
+            # A new host may still change during some snapshots, but not during all of so many.
             assert not all(backend.snapshot().restless for _ in range(_ATTEMPTS))
             snapshot = backend.snapshot()
         there = snapshot.links_by_name
@@ -263,7 +263,7 @@ class BackendContract:
         """
         with self.make() as backend:
             assert not _installed(backend)  # a backend that keeps this snapshot fails below
-            for kind, verb, routes in _CHANGES:
+            for kind, verb, routes in _CHANGES:  # `kind` is "done", or that of the refusal
                 requests = [RouteRequest(verb, route) for route in routes]
                 outcomes = backend.change(iter(requests))  # which can be read only once
                 assert [outcome.change for outcome in outcomes] == requests

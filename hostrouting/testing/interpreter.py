@@ -26,7 +26,8 @@ class FakeInterpreter:
     def compile(self, path: str, _sources: Mapping[str, bytes]) -> Mapping[str, bytes]:
         if self.broken:
             raise cannot_run(path, self.broken)
-        return {}  # no files at all, because a fake host never runs the program
+        # The compiled files, by path: none, because a fake host never runs the program.
+        return {}
 
     def why_not_run(self, _path: str) -> str:
         return self.broken

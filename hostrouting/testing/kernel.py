@@ -241,6 +241,7 @@ class FakeKernel(RouteBackend):
         """The routes as a snapshot lists them: IPv4 first, then by table and prefix. As Linux does,
         `as_listed` makes one route of the IPv6 entries that have a gateway and the same metric.
         """
+        # A place is a table and a prefix.
         for place in sorted(self._routes, key=lambda place: (place[1].family, *place)):
             for _, entries in groupby(self._routes[place], key=lambda entry: entry.metric):
                 yield from as_listed([*entries])
@@ -320,7 +321,7 @@ class FakeKernel(RouteBackend):
         KernelError if Linux refuses the route.
         """
         next_hops: list[NextHop] = []
-        if route.type not in PATHLESS:
+        if route.type not in PATHLESS:  # else it has no next hop, such as an unreachable route
             # A route without next hops gets one without a device, which `_accepted_hop` refuses.
             requested = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
@@ -375,8 +376,8 @@ class FakeKernel(RouteBackend):
         for table, length in product((TABLE_LOCAL, TABLE_MAIN), range(width_of(family) + 1)):
             prefix = Prefix.around(family, int(gateway), length)
             for route in self._routes.get((table, prefix), ()):
-                # In IPv4, a route with a gateway of its own does not count: its scope is below
-                # SCOPE_LINK.
+                # In IPv4, only routes count whose scope is SCOPE_LINK or a greater number. Those
+                # with a gateway of their own have a smaller one.
                 if dev in route.devs and (family == IPV6 or route.scope >= SCOPE_LINK):
                     yield route
 
@@ -525,7 +526,9 @@ def _has(routes: Iterable[Route], entry: Route) -> bool:
 
 
 def _path(entry: Route) -> tuple[str | None, IP | None]:
-    """The device and gateway of an IPv6 entry, which has one next hop at most."""
+    """The device and gateway of an IPv6 entry, which has one next hop at most. An entry without a
+    next hop, such as an unreachable route, has the device lo in Linux.
+    """
     [hop] = entry.next_hops or _BY_LO
     return hop.dev, hop.gateway
 
@@ -540,7 +543,7 @@ def _is_meant(present: Route, request: Route) -> bool:
         return _is_meant_in_ipv4(present, request)
     # In IPv6, each next hop is an entry of its own. `encode` sends "::" if there is no gateway.
     [wanted] = request.next_hops or (NextHop(),)
-    [hop] = present.next_hops or _BY_LO
+    [hop] = present.next_hops or _BY_LO  # Linux gives lo to an entry without a next hop
     return wanted.dev in {None, hop.dev} and wanted.gateway == hop.gateway
 
 

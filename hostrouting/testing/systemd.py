@@ -124,7 +124,9 @@ class FakeManager:
         return self.errors.get(unit_name(unit), ()) if since else ()
 
     def _set_state(self, unit: str, state: str) -> None:
-        """Set the state of the unit, and forget a state that a test has set in `properties`."""
+        """Set the state of the unit. A state that a test has set in `properties` is removed there,
+        because it would be shown in place of the new one.
+        """
         self.states[unit] = state
         for name in _STATES:
             self.properties.get(unit, {}).pop(name, None)
@@ -226,9 +228,9 @@ def _load_state(unit: str, files: _UnitFiles) -> str:
 
 
 def _lists_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
-    """The properties of a unit that are lists (`_SHOWN`), as systemctl prints them. `texts` are the
-    unit's files, in order. As in systemd, each line `NAME=VALUE` adds a value to the list, and an
-    empty value empties the list.
+    """The properties of a unit that are lists, as systemctl prints them: `_SHOWN` has their names,
+    and the form of a printed value. `texts` are the unit's files, in order. As in systemd, a line
+    `NAME=VALUE` adds a value to the list, and an empty value empties the list.
     """
     lists: dict[str, list[str]] = {name: [] for name in _SHOWN}
     for line in "\n".join(texts).splitlines():
