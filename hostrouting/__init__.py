@@ -101,7 +101,9 @@ __dir__ = __all__.copy
 
 if not TYPE_CHECKING:
 
-    def __getattr__(name: str) -> object:  # Python calls it for a name that is not loaded yet
+    def __getattr__(name: str) -> object:
+        # Python calls this for a name that the package does not have yet. Load the name from its
+        # module only now, because to load all modules takes long.
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already

@@ -50,14 +50,17 @@ class HostRoutingError(Exception):
     def __init__(
         self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()
     ) -> None:
+        # `kind` is more precise than the class, such as "timeout"; empty if the class says enough.
+        # `findings` say to an operator what led to the error. Without a message, they are the
+        # message.
         self.kind = kind
         self.findings = tuple(findings)
-        # Without a message, the sentences of the findings are the message.
         sentences = [str(finding) for finding in self.findings]
         super().__init__(message or "\n".join(first_few(sentences)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
+        # Whether the same call may succeed later: by the kind of the error or, if findings are
+        # errors, only if each of these may go away by itself.
         self.can_retry = kind in _RETRIED
-        # A retry can help only if each finding that is an error may go away by itself.
         if errors:
             self.can_retry = all(error.can_retry for error in errors)
 
@@ -145,6 +148,9 @@ class ConfigError(HostRoutingError, ValueError):
         headline: str = "",
         remedy: Remedy | None = None,
     ) -> None:
+        # `source` is the file with the faults, in words; empty if there is none. `headline` stands
+        # in place of the usual first line. With a `remedy` for all faults, the error has a finding,
+        # too, which a page shows with this remedy.
         self.faults = tuple(faults)
         self.source = source
         first, *others = self._describe_faults(headline)
@@ -223,7 +229,7 @@ class RouteOverlapError(HostRoutingError):
     def exit_code(self) -> int:
         """The exit code of a run that fails with this error: CANNOT_DECIDE if the verdict is
         undecided, or if only a default route is missing, which may still come (`can_retry`); else
-        PROBLEM.
+        PROBLEM. The error need not have a report.
         """
         if self.can_retry or getattr(self.report, "verdict", "") == "undecided":
             return CANNOT_DECIDE
@@ -242,7 +248,9 @@ class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     ) -> None:
         super().__init__(message, kind=kind, findings=findings)
         self.can_retry = True
-        if kind:  # "busy"; without a kind, the caller has given the findings
+        # "busy": another process has held the lock of the host. Without a kind, the findings that
+        # the caller gives say what was missing.
+        if kind:
             self._make_finding("lock")
 
 
@@ -265,13 +273,16 @@ class HostError(HostRoutingError):
         output: str = "",
         lines: Iterable[str] = (),
     ) -> None:
+        # `what` is the part of the host, and `target` the path, unit or program of it. `output` is
+        # what a program has printed, and `lines` are the log lines, rules or entries that the error
+        # is about.
         self.what = what
         self.target = target or what
         self.errno = errno
         self.output = output
         self.lines = tuple(lines)
         super().__init__(f"{message} ({what}: {output})" if output else message, kind=kind)
-        # The finding is called like the part of the host, if findings have such a name.
+        # The name of the finding is that of the part, if there are findings with such a name.
         self._make_finding(what if what in {"file", "azure-vnet"} else "requirement", self.target)
 
     @property
@@ -293,11 +304,13 @@ class BackendError(HostRoutingError):
         self,
         message: str,
         *,
-        kind: str = "failed",  # more precise than the class; see `_RETRIED`
+        kind: str = "failed",
         errno: int | None = None,
         kernel: str = "",
         route: str = "",
     ) -> None:
+        # `kind` is more precise than the class, such as "device-down". `kernel` are the kernel's
+        # own words, and `route` is the route that it has refused; empty if there are none.
         self.errno = errno
         self.kernel = kernel
         self.route = route

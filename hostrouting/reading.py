@@ -119,7 +119,9 @@ def register(kind: Any, reader: Reader) -> None:
 
 
 def reader_of(kind: Any) -> Reader:
-    """The function that reads a value of this type from JSON; a faulty value is a ValueError."""
+    """The function that reads a value of this type from JSON. It raises ValueError if the value is
+    faulty.
+    """
     if kind in _READERS:
         return _READERS[kind]
     origin, parts = get_origin(kind), get_args(kind)
@@ -127,6 +129,8 @@ def reader_of(kind: Any) -> Reader:
         return _reader_with_rules(*parts)
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
         reader = reader_of(parts[0])
+        # With `_fields`, X is a NamedTuple, which is read from an object. Any other value may also
+        # be an empty text, which stands for None.
         return reader if hasattr(parts[0], "_fields") else partial(_read_unless_empty, reader)
     if origin is Literal:
         words = {word.lower(): word for word in parts}
@@ -134,7 +138,7 @@ def reader_of(kind: Any) -> Reader:
     if origin is tuple:  # all of one type: tuple[X, ...], or tuple[X, X]
         length = None if parts[-1] is ... else len(parts)
         return partial(_read_list, reader_of(parts[0]), length)
-    if not hasattr(kind, "_fields"):
+    if not hasattr(kind, "_fields"):  # no NamedTuple either, so a class that nobody registered
         raise TypeError(f"nothing reads {kind} from JSON; call register({kind}, reader)")
     return partial(_read_object, kind)
 
