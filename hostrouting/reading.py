@@ -253,15 +253,17 @@ def _read_object(cls: Any, document: Any) -> Any:
 
 def _unknown(key: object, known: Iterable[str]) -> Fault:
     # The fault of an unknown key. The remedy names the known key that is most similar to it,
-    # whatever their case; if none is similar (80 %), it lists all known keys.
+    # whatever their case; if none is similar (80 %), there is no remedy, and the rule lists all
+    # known keys.
     from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
 
-    is_plain = isinstance(key, str) and key.isascii() and key.isidentifier()
+    is_plain = re.fullmatch(r"[A-Za-z_]\w*", str(key), re.ASCII)
     path = str(key) if is_plain else f"[{show(key)}]"  # a path is readable with any key
     lower = {each.lower(): each for each in known}
     near = get_close_matches(str(key).lower(), lower, 1, 0.8)
-    remedy = f"did you mean {lower[near[0]]}?" if near else f"the known keys are {', '.join(known)}"
-    return Fault(path, "", "unknown key", remedy)
+    if near:
+        return Fault(path, "", "unknown key", f"did you mean {lower[near[0]]}?")
+    return Fault(path, "", f"unknown key; the known keys are {', '.join(known)}")
 
 
 # Documents.

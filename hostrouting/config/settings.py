@@ -513,7 +513,11 @@ class HostRoutingConfig(NamedTuple):
         try:
             return read(cls, mapping)
         except ConfigError as error:
-            if not isinstance(given, Mapping) or any(key in our_keys for key in given):
+            if (
+                not isinstance(given, Mapping)
+                or any(key in our_keys for key in given)
+                or any(fault.remedy for fault in error.faults)  # a key is nearly one of ours
+            ):
                 raise
             # No key is ours, so this is probably an agent's own file: also name the key it lacks.
             remedy = "an agent's own file has the configuration under this key"
