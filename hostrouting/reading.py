@@ -377,6 +377,7 @@ def json_value(value: Any) -> Any:
         return [json_value(item) for item in value]
     if type(value) in _READERS:  # an address, a network or a prefix
         return str(value)
+    # What is left is a NamedTuple: an object in JSON.
     members: dict[str, Any] = {}
     for member, (key, field) in zip(value, fields_of(type(value)).items(), strict=True):
         if member != field.default:

@@ -114,6 +114,7 @@ class KernelLinkLayer:
     """The link layer of the calling thread's network namespace."""
 
     def look(self) -> LinkLayerView:
+        # If the kernel fails, `kernel_errors` makes a BackendError that says what was tried.
         with kernel_errors("read devices and neighbours"), closing(Netlink()) as netlink:
             for _ in range(_READINGS):
                 # `_look_once` makes this true if a list changes while it is read, or if two lists
@@ -125,6 +126,7 @@ class KernelLinkLayer:
             raise KernelError(errno.EINTR)  # the lists kept changing
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
+        # If the kernel fails, `kernel_errors` makes a BackendError that says what was tried.
         with (
             kernel_errors(f"delete the neighbour {neighbour}"),
             closing(Netlink()) as netlink,

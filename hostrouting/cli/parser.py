@@ -160,6 +160,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
     """Wraps the paragraphs of a description, except those with indented lines, which are lists."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
+        # argparse calls this for a description. Lists stay as they are.
         paragraphs = text.strip().split("\n\n")
         for place, paragraph in enumerate(paragraphs):
             if "\n  " not in paragraph:

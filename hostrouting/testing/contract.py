@@ -206,7 +206,7 @@ def _installed(backend: RouteBackend) -> list[Route]:
 
 def _await_silence(watch: Watch) -> None:
     """Wait until the watch reports nothing any more, because it may report one change several
-    times. Fail if the reports do not end.
+    times. Fail if the reports do not end. `wait` returns whether there was one.
     """
     assert not all(watch.wait(0) for _ in range(_ATTEMPTS))
 
@@ -215,8 +215,8 @@ class BackendContract:
     """The suite as a base class: subclass it, and override `make`."""
 
     def make(self) -> AbstractContextManager[RouteBackend]:
-        """Create a backend for the host that this module describes, and close it at the end of the
-        `with` block.
+        """Create a backend for a host like `contract_host`, and close it at the end of the `with`
+        block.
         """
         # Not an abstract method: pytest passes over an abstract class without a word.
         raise NotImplementedError("override make() so that it yields your backend")

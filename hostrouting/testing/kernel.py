@@ -121,11 +121,11 @@ class FakeKernel(RouteBackend):
         (`restless`); a FaultyBackend can make it say so.
         """
         self._require_open()
-        return self._now()
+        return self._current_snapshot()
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         self._require_open()
-        fibs = {family: Fib(self._now(), family) for family in (IPV4, IPV6)}
+        fibs = {family: Fib(self._current_snapshot(), family) for family in (IPV4, IPV6)}
         return tuple(
             _answer(fibs[destination.version], destination) for destination in destinations
         )
@@ -218,12 +218,12 @@ class FakeKernel(RouteBackend):
         self._happenings.append(happening)
 
     def __str__(self) -> str:
-        now = self._now()
+        now = self._current_snapshot()
         return "".join(f"{line}\n" for line in (*now.rules, *now.routes))
 
     # The state
 
-    def _now(self) -> Snapshot:
+    def _current_snapshot(self) -> Snapshot:
         """The snapshot of the host. It is kept until something changes."""
         if self._snapshot is None:
             links = sorted(self._links.values(), key=lambda link: link.index)
@@ -581,6 +581,7 @@ def _answer(fib: Fib, destination: IP) -> Answer:
     """The answer of Linux for this destination. If the route that decides refuses packets, Linux
     answers with an error, so the answer has no route.
     """
+    # `kind` is how the lookup ends; `route` is the route that decides, if one does.
     kind, route, _ = fib.lookup(destination)
     if route is not None:
         return Answer(route.type, None if route.type in REFUSING else route)

@@ -197,9 +197,10 @@ class _UnitFiles(NamedTuple):
     """The texts by path, sorted by the names of the files."""
 
 
-def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
+def _files_of(unit: str, texts_of_files: Mapping[str, str]) -> _UnitFiles:
     """The text and the drop-ins of a unit, from its own files and those of its template. If both
-    have a text, or a drop-in of the same name, the unit's own is used.
+    have a text, or a drop-in of the same name, the unit's own is used. `texts_of_files` has the
+    text of each file, and the target of each link, by path.
     """
     names = [unit]
     before, at, rest = unit.partition("@")
@@ -209,12 +210,12 @@ def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
     # The path of each drop-in by the name of its file.
     paths: dict[str, str] = {}
     for name in names:
-        text = units.get(f"{_FOLDER}{name}", text)
+        text = texts_of_files.get(f"{_FOLDER}{name}", text)
         folder = f"{_FOLDER}{name}.d/"
-        for path in units:
+        for path in texts_of_files:
             if path.startswith(folder) and path.endswith(".conf"):
                 paths[path.removeprefix(folder)] = path
-    return _UnitFiles(text, {path: units[path] for _, path in sorted(paths.items())})
+    return _UnitFiles(text, {path: texts_of_files[path] for _, path in sorted(paths.items())})
 
 
 def _load_state(unit: str, files: _UnitFiles) -> str:

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
             undo = phases.undo(task)
             outcome = _with_undo(outcome, undo, host)
             headline = [_TAKEN_BACK if undo.ok else "NOT EVERYTHING IS TAKEN BACK:"]
-    status = find_status(host)
+    status = find_status(host)  # as the host is now: the page ends with it
     lines = outcome.lines("this host matches the configuration", shown_below=status.findings)
     document = {
         "schema": "hostrouting/apply/1",
