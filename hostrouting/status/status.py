@@ -204,9 +204,9 @@ def _with_routing(
 
 
 def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]:
-    """Yield the findings of the check that are not notes. But that there is a second default route
-    is harmless while all is right, and then yielded as a note: no address escapes or is in doubt,
-    and apply would change no route, so it cannot move one to the wrong NIC.
+    """Yield the findings of the check that are not notes. While all is right, a second default
+    route is harmless, so the finding about it is yielded as a note. All is right if no address
+    escapes or is in doubt, and apply would change no route, so that it moves none to another NIC.
     """
     is_right = check.report.verdict == "ok" and not (plan and plan.routes.changes)
     for finding in check.findings:

@@ -29,8 +29,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 def plan_code(plan: Plan) -> int:
     """The exit code for a plan: FINE if the host matches the configuration; CANNOT_DECIDE if apply
-    would wait for something that a route needs; else PROBLEM, also if apply would only change
-    something, as with `diff`.
+    would wait for something that a route needs; else PROBLEM. As with `diff`, this includes that
+    apply would succeed and change something.
     """
     if plan.is_empty and not plan.would_fail:
         return FINE
