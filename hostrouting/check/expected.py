@@ -74,7 +74,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
         all_devs = devs_of(defaults)
         # If the first default route is only for root, packets of other users take another one, and
         # nobody knows which is meant.
-        if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
+        if len(all_devs) > 1 and _may_be_for_some_users(fib, defaults[0]):
             doubtful |= all_devs
     # If a tunnel is expected: the devices of the first default route without a tunnel. If only one
     # card may be meant, the tunnel sends its own packets by this card.
@@ -131,14 +131,14 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
             yield route
 
 
-def _is_for_root_alone(fib: Fib, default: Route) -> bool:
+def _may_be_for_some_users(fib: Fib, default: Route) -> bool:
     """Whether this default route may be only for some users: the first rule that leads plain
     packets to its table has a uidrange. Plain packets are root's, so other users may have another
     default route.
     """
     for applied in fib.applied:
-        # A rule with a `to` gives no default route. Any other rule selects plain packets to all
-        # addresses, or to none, so it is enough to ask about one address, such as 0.
+        # Default routes are taken only from rules without a `to`. Such a rule selects plain packets
+        # to all addresses, or to none: so one address, such as 0, stands for all.
         if applied.rule.table == default.table and applied.selects_plain(0):
             return "uidrange" in dict(applied.conditions)
     return False

@@ -114,8 +114,9 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
     """Whether no static route can ever repair this range, even with other rules and gateways on the
-    host. Either the escaping route hides a CNI's, so that a static route would be wrong; or a
-    static route would not help, for example because none is more specific.
+    host. Either the escaping route hides a CNI's ("below-a-cni"), so that a static route would be
+    wrong; or it would not help ("not-proven"): no route is more specific than that of a single
+    address.
     """
     why = family.why_unrepaired(escape.first)
     return why is not None and why.reason in {"below-a-cni", "not-proven"}
@@ -335,11 +336,11 @@ def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
     allowed: list[tuple[str, str]] = []
     for family in report.families:
         ranges = ranges_of((part, part.allowance) for part in family.parts)
-        allowed += [(name, extent(family.family, *ends)) for name, *ends in ranges]
+        allowed += [(allowance, extent(family.family, *ends)) for allowance, *ends in ranges]
     by_allowance = grouped(allowed)
-    sentences = [
-        f"packets to {spoken(extents, most=3)} leave through {name}"
-        for name, extents in by_allowance.items()
+    sentences = [  # an allowance is a text such as "wg0 (allowedDevs)"
+        f"packets to {spoken(extents, most=3)} leave through {allowance}"
+        for allowance, extents in by_allowance.items()
     ]
     if sentences:
         yield Finding("allowed", "note", "; ".join(sentences), ", ".join(by_allowance))

@@ -243,7 +243,7 @@ class AppliedRule(NamedTuple):
     def is_for_a_device(self) -> bool:
         """Whether the rule selects only packets that this host forwards, by the device on which
         they arrive (`iif cni0`). Packets that this host sends count as arriving on lo, so `iif lo`
-        and `not iif cni0` select them.
+        and `not iif cni0` select them. Nobody writes `not iif lo`, which does not.
         """
         return self.rule.iif not in {None, "lo"} and not self.invert
 
@@ -467,9 +467,10 @@ class Fib:
 
     @cached_property
     def tables_for_plain(self) -> set[int]:
-        """The tables that some rule may look up for plain packets. A rule with `not` always counts,
-        because nearly every such rule selects plain packets: those to addresses outside its `to`,
-        or those that do not meet its conditions.
+        """The tables that some rule may look up for plain packets (root's, without a mark, a source
+        or a device). A rule with `not` always counts, because nearly every such rule selects some
+        of them: if it has conditions, those that do not meet them; if it has a `to`, those to other
+        addresses.
         """
         rules = [each for each in self.applied if each.is_met_by_plain or each.invert]
         return {each.rule.table for each in rules}

@@ -37,7 +37,8 @@ class Fight:
         self._files = files
         self._repairs = 0
         self._last = self._said = 0.0  # when the last repair was made, and last logged
-        self.end()  # an earlier guard that was killed may have left the file
+        # A file says that a fight is on. An earlier guard that was killed may have left it there.
+        self.end()
 
     @property
     def is_on(self) -> bool:

@@ -117,9 +117,9 @@ class InstallTask:
         return self.install(ctx, self.request)
 
     def install(self, ctx: phases.Context, request: Request) -> CheckResult | phases.Skip:
-        """Make the host what this request asks for: that of the task, or that of its undo; see
-        `install.install`. A task for the whole configuration makes each part as a step of its own.
-        What was installed before goes into `former_by_run`, for an undo.
+        """Make the host what `request` asks for, which is the request of the task or the one of its
+        undo; see `install.install`. A task for the whole configuration makes each part as a step of
+        its own. What was installed before goes into `former_by_run`, for an undo.
         """
         return install(
             self.host,

@@ -64,8 +64,8 @@ def list_routes(
                 continue
             route = decode(before + destination + after, names)
             routes.append(route)
-            # This header shows that `destination` is the destination. If it is not, the message
-            # gets no kind, and so each message like it is decoded.
+            # `_layout` assumes where the destination is. If the header before it shows that it is
+            # there, messages that are otherwise equal are not decoded again.
             if before.endswith(dst_header):
                 borders = _EVERYWHERE  # all destinations are returned
                 if near is not None and _may_be_left_out(route):
