@@ -76,8 +76,8 @@ def _code(check_with_config: HostCheck, check_now: HostCheck) -> int:
         return CANNOT_DECIDE
     if report.escapes and not report.routes:  # nothing can be repaired
         return PROBLEM
-    # A doubt counts only if nothing escapes: an escape is certain, and so is its repair. Only of the
-    # host as it is now can the kernel be asked whether it differs from its tables.
+    # A doubt counts only if nothing escapes: an escape is certain, and so is its repair. Only on
+    # the host as it is now can the kernel be asked whether it differs from its tables.
     if not report.escapes and (check_with_config.doubts or check_now.named("kernel-differs")):
         return CANNOT_DECIDE
     # "unsafe": no route can repair a range.
