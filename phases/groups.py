@@ -77,13 +77,15 @@ def parallel(
 
         def take_tasks() -> None:
             """Run tasks in this thread until none is left; an error of one cancels the others."""
-            for task, step in iter(untaken.popleft, None):
-                try:
-                    variables.copy().run(run_step, task, step, inside)
-                except BaseException as error:  # noqa: BLE001  raised in the caller's thread
-                    stop(error)
-            ended_threads.append(threading.current_thread())
-            ctx.clock.wake()
+            try:
+                for task, step in iter(untaken.popleft, None):
+                    try:
+                        variables.copy().run(run_step, task, step, inside)
+                    except BaseException as error:  # noqa: BLE001  raised in the caller's thread
+                        stop(error)
+            finally:  # whatever a careless error raises when it is described
+                ended_threads.append(threading.current_thread())
+                ctx.clock.wake()
 
         threads: list[threading.Thread] = []
         try:

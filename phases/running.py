@@ -241,16 +241,17 @@ class _Run:
             self.wait()
 
     def wait(self) -> None:
-        """Wait until the thread of the run has ended. If the program's handler of another signal,
-        such as SIGALRM, raises an error during the wait, the run is cancelled. The last such error
-        is raised when the thread has ended.
+        """Wait until the thread of the run has ended. If a handler of the program raises an error
+        during the wait, such as that of SIGALRM or of a log line, the run is cancelled. The last
+        such error is raised when the thread has ended.
         """
-        raised: BaseException | None = None
-        for pause in self.pauses():
+        raised = None
+        while self.thread.is_alive():
             try:
-                # Not thread.join: before Python 3.13, a join that is interrupted believes that the
-                # thread has ended.
-                time.sleep(pause)
+                for pause in self.pauses():
+                    # Not thread.join: before Python 3.13, a join that is interrupted believes that
+                    # the thread has ended.
+                    time.sleep(pause)
             except BaseException as error:  # noqa: BLE001  raised below
                 raised = error
                 self.ctx.cancel(describe_error(error))
@@ -278,8 +279,9 @@ class _Run:
         self.ctx.cancel(reason)
         innermost = [step for step in self.report.walk() if step.start and not step.children]
         running = [step.label for step in innermost if step.status is Status.RUNNING]
-        awaited = ", ".join(running) or "the end"
-        self.ctx.log.warning("%s: stopping, waiting for %s", reason.name, awaited)
+        self.ctx.log.warning(
+            "%s: stopping, waiting for %s", reason.name, ", ".join(running) or "the end"
+        )
 
 
 _awaited_runs: set[_Run] = set()
