@@ -58,8 +58,7 @@ class Refusals(NamedTuple):
                 return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
         may_be_block = route.prefix.length >= _SHORTEST_POD_BLOCK[route.prefix.family]
         if may_be_block and any(self.devices.is_used_as(dev, "pod") for dev in inside):
-            reason = f"[{route}] refuses them, but holds pods"
-            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] refuses them, but holds pods")
         return Opinion(Grade.ESCAPE, route.type)
 
     def _devs_inside(self, refused: Route) -> Iterator[str]:

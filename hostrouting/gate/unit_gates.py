@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
 
 _PROPERTIES = ("Id", "LoadState", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus")
+# The values of LoadState with which systemd does not start a unit.
 _NEVER_STARTS = {"masked", "not-found", "bad-setting", "error"}
-"""The values of LoadState with which systemd does not start a unit."""
 OTHER_ROOTS = ("RootDirectory", "RootImage")  # refused even if root runs the unit
 OTHER_FILES = (
     *OTHER_ROOTS,
@@ -46,12 +46,10 @@ such as the gate (tried with systemd 249 to 257). Their paths are not judged: a 
 user may write can have a link in it, and systemd mounts where the link leads. TemporaryFileSystem=
 only hides files: a gate that lacks one refuses the unit.
 """
-_REFUSAL = "255"
-"""The exit status of a gate that refuses a start; `boot.units` says why it is this one."""
-_BLANKS = " \t\r\v\f"
-"""The characters that `[[:space:]]` means for the shell of the gate, which runs in the C locale."""
+_REFUSAL = "255"  # the exit status of a gate that refuses a start (`boot.units` says why)
+_BLANKS = " \t\r\v\f"  # what `[[:space:]]` means for the shell of the gate, in the C locale
+# The remedy if systemd has not read the files as they are now.
 RELOAD = Remedy(command="systemctl daemon-reload")
-"""The remedy if systemd has not read the files as they are now."""
 
 
 class UnitGates(NamedTuple):
@@ -91,11 +89,13 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     """
     severity: Severity = "error" if config.route_overlap.is_strict else "warning"
     for finding in judge_gates(host, gated_units(config)).findings:
-        # What opens all gates at once is only a warning.
-        is_open = finding.name == "gate-open" and finding.severity == "error"
-        # An apply mends a gate without a remedy, or with a reload as the remedy: it writes our
-        # drop-ins again, and reloads systemd.
-        if is_open and finding.remedy not in {None, RELOAD}:
+        # What opens all gates at once is only a warning. An apply mends a gate without a remedy, or
+        # with a reload as the remedy: it writes our drop-ins again, and reloads systemd.
+        if (
+            finding.name == "gate-open"
+            and finding.severity == "error"
+            and finding.remedy not in {None, RELOAD}
+        ):
             yield finding._replace(severity=severity)
 
 
@@ -120,7 +120,7 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
         yield systemd_does_not_run(units)
     path = HostLayout.opening_path
     entry = host.files.look(path)
-    if entry is None:
+    if not entry:
         return
     reason = _reason_to_open(host.files, entry)
     if reason:
@@ -128,10 +128,13 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
         yield Finding("gate-open", "warning", sentence, path, Remedy("to end this", f"rm {path}"))
         return
     sentence = (
-        f"{path} is ignored: it must be a file that only root can write to, with a reason in it"
+        f"{path} is ignored: it must be a file with a reason in it, and only root may be able to "
+        "write to it and its folder"
     )
-    to_open = Remedy("to open the gate", HostLayout.opening_command)
-    remedy = Remedy(command=f"rm {path}", otherwise=to_open)
+    remedy = Remedy(
+        command=f"rm {path}",
+        otherwise=Remedy("to open the gate", HostLayout.opening_command),
+    )
     yield Finding("file", "warning", sentence, path, remedy)
 
 
@@ -140,12 +143,14 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
     gate ignores the file.
 
     The file counts only if root owns it and may read it, if nobody else may write it and nobody may
-    execute it, and if its first line has the reason. The shell command of the gate has the same
-    rule, and a test compares the two.
+    execute it, if its first line has the reason, and if its folder is not a link, and only root can
+    write to it. The shell command of the gate has the same rule, and a test compares the two.
     """
-    is_readable = bool(entry.mode & 0o400)
-    has_other_bits = bool(entry.mode & ~0o644)  # execute, setuid, or write for others
-    if entry.kind != "file" or entry.owner or not is_readable or has_other_bits:
+    folder = files.look(HostLayout.run_directory)
+    if not folder or folder.kind != "directory" or folder.is_open_to_others:
+        return ""
+    # The mode has no bits but that for root to read it, and perhaps these three.
+    if (entry.kind, entry.owner, entry.mode & ~0o244) != ("file", 0, 0o400):
         return ""
     try:
         text = files.read(HostLayout.opening_path) or ""
@@ -164,9 +169,7 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
     manager = host.running_manager
     if manager is None:
         if not runs_gate:
-            yield _open(
-                unit, f"starts unchecked: {drop_in} is missing, masked or overwritten", None
-            )
+            yield _open(unit, f"{drop_in} is missing, masked or overwritten")
         return
     names = [plain_instance(unit)]
     if is_template(unit):
@@ -178,7 +181,7 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
         if name == plain_instance(unit):
             name = unit
         finding = _why_open(name, properties, drop_in, runs_gate=runs_gate)
-        if finding is not None:
+        if finding:
             yield finding
             if name == unit:
                 return  # its instances are open for the same reason
@@ -189,7 +192,7 @@ def _runs_gate(files: Files, drop_in: str) -> bool:
     of ours wrote counts, too.
     """
     entry = files.look(drop_in)
-    if entry is None or entry.kind != "file":
+    if not entry or entry.kind != "file":
         return False
     # In every release, the command of the gate ends with these words.
     return f"{GATE_MARK} %n\n" in (files.read(drop_in) or "")

@@ -15,11 +15,11 @@ from hostrouting.text import command_of
 if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
 
+# The worst first.
 State: TypeAlias = Literal[
     "stuck", "masked", "fails", "skipped", "unknown", "waiting", "queued", "no answer", "starting",
     "stopped", "runs", "not gated",
 ]  # fmt: skip
-"""The worst first."""
 PREDICATES: dict[State, str] = {
     "stuck": "has failed, and systemd does not start it again",
     "masked": "is masked, so systemd does not start it",
@@ -47,6 +47,11 @@ _PROPERTIES = (
     "ConditionTimestamp",
     "ExecMainStartTimestamp",
 )
+# By a value of ActiveState, SubState or LoadState: the state of the unit. The first counts: a unit
+# can be masked while it runs, or after it has failed.
+#
+# In the substate "condition", systemd runs an ExecCondition=, such as our gate. systemd starts a
+# unit that "fails" again; it has given up on one that is "stuck".
 _STATES: dict[str, State] = {
     "active": "runs",
     "reloading": "runs",
@@ -59,12 +64,6 @@ _STATES: dict[str, State] = {
     "not-found": "unknown",
     "deactivating": "stopped",
 }
-"""By a value of ActiveState, SubState or LoadState: the state of the unit. The first counts: a unit
-can be masked while it runs, or after it has failed.
-
-In the substate "condition", systemd runs an ExecCondition=, such as our gate. systemd starts a unit
-that "fails" again; it has given up on one that is "stuck".
-"""
 
 
 class UnitState(NamedTuple):
@@ -113,8 +112,7 @@ def unit_states(
             if is_template(unit) and name == plain_instance(unit):
                 continue
             state = _state_with_remedy(manager, properties)
-            names = {name, template_of(name)}
-            is_foreign = names.isdisjoint((*gated, HostLayout.guard_unit))
+            is_foreign = {name, template_of(name)}.isdisjoint((*gated, HostLayout.guard_unit))
             if is_foreign and state.state != "unknown":
                 state = UnitState(name, "not gated")
             states[name] = state

@@ -102,9 +102,7 @@ class NodeInterpreter:
         if entries[-1] is None or minor < oldest:
             return False
         is_open = any(entry and entry.is_open_to_others for entry in entries)
-        if self._is_image or is_open:
-            return True
-        return not _failure_of_python(path, _TO_START)
+        return self._is_image or is_open or not _failure_of_python(path, _TO_START)
 
     def compile(self, path: str, sources: Mapping[str, bytes]) -> Mapping[str, bytes]:
         return _compile(path, tuple(sources.items()))
@@ -119,7 +117,8 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
     can run these sources, and compile them. The result is cached, because an agent may plan and
     install several times.
     """
-    with tempfile.TemporaryDirectory(prefix="hostrouting-") as folder:
+    # Not in TMPDIR: its owner could replace the folder. In /tmp, which is sticky, nobody else can.
+    with tempfile.TemporaryDirectory(prefix="hostrouting-", dir="/tmp") as folder:
         for name, source in sources:
             place = os.path.join(folder, name)
             os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -166,7 +165,7 @@ def _minors(paths: Iterable[str]) -> Iterator[int]:
     """Yield the N of each of the paths whose name is python3.N."""
     for path in paths:
         matched = _NAME.fullmatch(posixpath.basename(path))
-        if matched is not None:
+        if matched:
             yield int(matched[1])
 
 
