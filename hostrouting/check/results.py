@@ -286,12 +286,21 @@ class FamilyReport(NamedTuple):
 
     @property
     def missing_default(self) -> str:
-        """A short sentence that the default route is missing, if this is the verdict; otherwise
-        empty.
+        """A short sentence that the default route is missing, or the rule that leads to it, if this
+        is the verdict; otherwise empty.
         """
         if self.verdict != "no-default-route":
             return ""
+        if not self.looks_up_main:
+            return f"no IPv{self.family} rule looks up table main"
         return f"there is no IPv{self.family} default route"
+
+    @property
+    def looks_up_main(self) -> bool:
+        """Whether a rule looks up table main, where the default route may be."""
+        return TABLE_MAIN in {
+            rule.table for rule in self.snapshot.rules if rule.family == self.family
+        }
 
     def sentence_of(self, escape: Escape) -> str:
         """The sentence of the finding about an escape: what escapes, and by which devices it should
@@ -304,7 +313,7 @@ class FamilyReport(NamedTuple):
     @property
     def sentences(self) -> list[str]:
         """Why the verdict is what it is: a sentence for each reason, without the verdict's name."""
-        if self.verdict == "no-default-route":
+        if self.missing_default:
             return [f"{self.missing_default}, so no device is expected"]
         if self.verdict == "ok":
             return [_ok_sentence(self)]

@@ -35,7 +35,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
     severity = _SEVERITIES[mode]
     findings: list[Finding] = []
     for family in report.families:
-        if family.verdict == "no-default-route":
+        if family.missing_default:
             findings.append(_describe_missing_default(family, severity))
         findings += [_describe_escape(escape, family, severity) for escape in family.escapes]
     caveats: list[Finding] = []
@@ -59,17 +59,16 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
     table main, the default route may be in table main, and the remedy is to add the rule.
     """
     remedy = TO_HAVE_DEFAULT
-    looked_up = {(rule.family, rule.table) for rule in family.snapshot.rules}
-    if (family.family, TABLE_MAIN) not in looked_up:
-        add_rule = _command_for(family.family, "rule add pref 32766 lookup main")
-        remedy = Remedy("no rule looks up table main; add it", add_rule)
+    if not family.looks_up_main:
+        remedy = Remedy(
+            "add the rule", _command_for(family.family, "rule add pref 32766 lookup main")
+        )
     return Finding(
         "no-default-route",
         severity,
         family.sentence,
         f"IPv{family.family} default route",
         remedy,
-        {"family": family.family},
         can_retry=True,
     )
 

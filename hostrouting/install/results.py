@@ -43,6 +43,6 @@ class CheckResult(Effects):
         values = super().to_mapping()
         if self.report is None:
             return values
-        document = check_document(self.report, mode="WARN")
+        document = check_document(self.report, mode="WARN", findings=self.findings)
         del document["schema"], document["mode"]  # they are not those of a task
         return values | document

@@ -13,6 +13,7 @@ import attrs
 
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.check.repair_line import repair_line
+from hostrouting.check.sentences import DOUBTS
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
@@ -24,8 +25,9 @@ from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import read_installed
 from hostrouting.node.fight import read_fight
 from hostrouting.release import call
+from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
-from hostrouting.text import spoken
+from hostrouting.text import counted
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -37,15 +39,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 APPLY = call(f"apply --config {HostLayout.config_path}")
 """The command that makes the host as the installed configuration asks."""
-HostState: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
+HostState: TypeAlias = Literal["nothing", "in force", "differs", "undecided", "waiting"]
 """The state of a host:
 
 - nothing: nothing is installed.
 - in force: what is installed is in force, and nothing is wrong.
 - differs: an operator has to do something.
+- undecided: the check cannot know whether addresses escape.
 - waiting: something may still come or answer.
 """
-_CODES: dict[StateOfUnit, int] = {
+_CODES: dict[StateOfUnit | HostState, int] = {
+    "differs": PROBLEM,
+    "undecided": CANNOT_DECIDE,
     "stuck": PROBLEM,
     "masked": PROBLEM,
     "fails": PROBLEM,
@@ -55,7 +60,7 @@ _CODES: dict[StateOfUnit, int] = {
     "queued": CANNOT_DECIDE,
     "no answer": CANNOT_DECIDE,
 }
-"""The exit codes of the states of units. The others are fine."""
+"""The exit codes of the states of a host and of units. The others are fine."""
 
 
 @attrs.frozen
@@ -87,12 +92,17 @@ class HostStatus:
 
     @property
     def state(self) -> HostState:
-        """The state of the host; "waiting" if all that is wrong may end without an operator."""
+        """The state of the host. If all that is wrong may end without an operator, it is
+        "undecided" or "waiting", whichever the worst finding is about.
+        """
         if self.config == HostRoutingConfig():
             return "nothing"
-        if any(not finding.can_retry for finding in self.wrong):
+        wrong = self.wrong
+        if not wrong:
+            return "in force"
+        if not all(finding.can_retry for finding in wrong):
             return "differs"
-        return "waiting" if self.wrong else "in force"
+        return "undecided" if wrong[0].name in DOUBTS else "waiting"
 
     @property
     def code(self) -> int:
@@ -103,16 +113,16 @@ class HostStatus:
             return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.asked))
         if self.is_broken:
             return BAD_INPUT
-        return {"differs": PROBLEM, "waiting": CANNOT_DECIDE}.get(self.state, FINE)
+        return _CODES.get(self.state, FINE)
 
     @property
     def mode(self) -> str:
         """The mode of the check, STRICT or WARN; empty if config.json names nothing to check, or is
         not known.
         """
-        if self.config is None or not self.config.route_overlap.cidrs:
-            return ""
-        return self.config.route_overlap.mode
+        if self.config is not None and self.config.route_overlap.cidrs:
+            return self.config.route_overlap.mode
+        return ""
 
 
 def find_status(host: Host, unit: str = "") -> HostStatus:
@@ -167,28 +177,30 @@ def _with_routing(
     check = answers.ask(lambda: check_host(config, host)) if config.route_overlap.cidrs else None
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     check_findings = [] if check is None else [*_findings_of_check(check, plan)]
-    # Of several default routes, only an operator knows which one is meant. Until config.json names
-    # its device, nothing can be repaired, so this is an error, and no command is proposed.
-    ambiguous_defaults = [
+    # Of several default routes, or of two ways for our routes, only an operator knows which one is
+    # meant. Until config.json names its device, this is an error, and no command is proposed.
+    choices = [
         finding
         for finding in check_findings
         if finding.name == "default-routes" and finding.severity != "note"
     ]
-    findings += with_severity("error", ambiguous_defaults)
-    # An address that escapes comes before the findings below, which may explain it. The ambiguous
-    # defaults are here again, as warnings: the end of this function leaves repetitions out.
+    if plan is not None and plan.routes.changes and not choices:
+        choices = answers.ask(lambda: _find_moves(config, host, plan)) or []
+    findings += with_severity("error", choices)
+    # An address that escapes comes before the findings below, which may explain it. The choices may
+    # be here again, as warnings: the end of this function leaves repetitions out.
     findings += check_findings
-    findings += _trouble_with(status.units)
-    if plan is not None:
-        findings += _findings_of(plan, host.files)
     # A fight: another program takes away, again and again, what our guard puts back. The guard says
     # so in a file. The file stays if the guard is killed, so it counts only while the guard runs.
     fight = answers.ask(lambda: read_fight(host.files))
     running = {unit.unit for unit in status.units if unit.state == "runs"}
     if fight is not None and fight.target in running:
         findings.append(fight)
+    findings += _trouble_with(status.units)
+    if plan is not None:
+        findings += _findings_of(plan, host.files)
     findings += answers.findings
-    command = "" if ambiguous_defaults or is_config_suspect else _what_to_type(plan, check)
+    command = "" if choices or is_config_suspect else _what_to_type(plan, check)
     if plan is not None and command:
         unwritable = _find_unwritable(host.files, plan, command)
         if unwritable is not None:
@@ -203,6 +215,14 @@ def _with_routing(
     )
 
 
+def _find_moves(config: HostRoutingConfig, host: Host, plan: Plan) -> list[Finding]:
+    """A warning for each way on which routes of ours that work stay until an apply, which would
+    move them: neither the gate nor the guard does.
+    """
+    without_moves = plan_static_routes(config, host.take_snapshot(), may_move=False)
+    return [each for each in without_moves.warnings if each not in plan.routes.warnings]
+
+
 def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]:
     """Yield the findings of the check that are not notes. While all is right, a second default
     route is harmless, so the finding about it is yielded as a note. All is right if no address
@@ -213,7 +233,7 @@ def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]
         if finding.name == "default-routes" and is_right:
             yield finding._replace(severity="note")
         elif finding.severity != "note":
-            # A doubt may end by itself, too: with it, the host is "waiting", not "differs".
+            # A doubt may end by itself, too: with it, the host is "undecided", not "differs".
             may_end = finding.can_retry or finding in check.doubts
             yield finding._replace(can_retry=may_end)
 
@@ -306,8 +326,9 @@ class _Answers:
         """Keep the reasons why a part of the host did not answer. They are only warnings, because
         what is known to be wrong is worse, and the part may answer later (`can_retry`).
         """
-        for finding in error.findings:
-            self.findings.append(finding._replace(severity="warning", can_retry=True))
+        self.findings += [
+            finding._replace(severity="warning", can_retry=True) for finding in error.findings
+        ]
 
 
 def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> list[UnitState]:
@@ -325,17 +346,13 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
-    """Yield a warning if apply would change anything. It names only two changes, because the page
+    """Yield a warning if apply would change anything. It only counts the changes, because the page
     of `status` has a line for each. It says "not applied yet, or no longer in force", because
     either config.json or the host may have changed.
     """
-    # A set, because to move a route, the plan has two changes of it: to delete and to add it.
-    changes = sorted({str(step.route.prefix) for step in plan.routes.changes})
-    changes += [*plan.files.written_paths, *plan.files.removes]
-    changes += [f"{each.verb} {each.object}" for each in (*plan.operations, *plan.systemd)]
-    if not changes:
-        return
-    path = HostLayout.config_path
-    sentence = f"{path} is not applied yet, or no longer in force: {spoken(changes, most=2)}"
-    # A warning and not an error, because an address that escapes is worse.
-    yield Finding("route-differs", "warning", sentence, path)
+    if plan.work:
+        path = HostLayout.config_path
+        work = counted(len(plan.work), "change")
+        sentence = f"{path} is not applied yet, or no longer in force: apply would make {work}"
+        # A warning and not an error, because an address that escapes is worse.
+        yield Finding("route-differs", "warning", sentence, path)

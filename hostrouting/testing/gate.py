@@ -26,7 +26,8 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
     the start. Return the lines that the gate logs when it refuses. Empty if the unit may start,
     also because it has no gate, or one that has been opened.
     """
-    if unit not in judge_gates(host, [unit]).held:
+    names = {finding.name for finding in judge_gates(host, [unit])}
+    if names & {"gate-open", "unit"}:
         return ()  # no gate decides about the unit
     reasons = [finding.line for finding in find_untrusted(host.files)]
     broken = host.interpreter.why_not_run(HostLayout.python_path)

@@ -132,7 +132,7 @@ def test_what_opens_the_gate(openings: dict[str, SandboxedNode], shell: tuple[st
 def test_what_status_says_of_it(openings: dict[str, SandboxedNode]) -> None:
     """That the gate is open, and why, or that the file is ignored: as the gate does."""
     for change, node in openings.items():
-        findings = judge_gates(Host(backend=None, files=node.files), [UNIT]).findings
+        findings = judge_gates(Host(backend=None, files=node.files), [UNIT])
         said = [each for each in findings if each.target == HostLayout.opening_path]
         if change in ACCEPTED:
             [finding] = said
