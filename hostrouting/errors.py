@@ -227,11 +227,14 @@ class RouteOverlapError(HostRoutingError):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a run that fails with this error: CANNOT_DECIDE if the verdict is
-        undecided, or if only a default route is missing, which may still come (`can_retry`); else
-        PROBLEM. The error need not have a report.
+        """The exit code of a run that fails with this error: CANNOT_DECIDE if no address escapes
+        for certain, because the verdict is undecided, or a default route is missing; else PROBLEM.
+        An error without a report has CANNOT_DECIDE if a retry may succeed (`can_retry`).
         """
-        if self.can_retry or getattr(self.report, "verdict", "") == "undecided":
+        if self.can_retry or getattr(self.report, "verdict", "") in {
+            "undecided",
+            "no-default-route",
+        }:
             return CANNOT_DECIDE
         return PROBLEM
 

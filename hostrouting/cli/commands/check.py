@@ -1,9 +1,10 @@
 """`check`: the verdict, what escapes, what repairs it, and how to allow it.
 
-Type the networks that your cluster uses. Without a CIDR, check uses those of --config, or else of
-the installed configuration. The configuration can name the expected devices; otherwise they are
-those of the default route. Only routing tables and rules are checked, as they are now: not
-firewalls, IPsec or eBPF programs. Nothing is changed.
+Type the networks that your cluster uses. Without a CIDR, check uses those of
+--config, or else of the installed configuration. The configuration can name
+the expected devices; otherwise they are those of the default route. Only
+routing tables and rules are checked, as they are now: not firewalls, IPsec
+or eBPF programs. Nothing is changed.
 """
 
 import argparse
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from hostrouting.check.repair_line import line_to_allow, repair_line
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Page
-from hostrouting.cli.source import bad_input, check_or_load, config_to_check, find_config
+from hostrouting.cli.source import check_or_load, config_to_check, find_config
 from hostrouting.codes import CODE_OF_VERDICT
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
@@ -25,8 +26,6 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     # Check this host, a saved snapshot, or all snapshots of a folder.
     config = config_to_check(find_config(arguments, host), arguments)
     if arguments.snapshots is not None:
-        if arguments.snapshot is not None:
-            raise bad_input("--snapshots", "cannot stand beside --snapshot", "type one of the two")
         from hostrouting.cli.nodes import check_nodes
 
         return check_nodes(arguments.snapshots, config)

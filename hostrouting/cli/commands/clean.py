@@ -1,11 +1,13 @@
-"""`clean`: show what azure-vnet left behind and is stale; with --apply, delete it.
+"""`clean`: show what azure-vnet left behind and is stale; with --apply,
+delete it.
 
-An entry (a rule of ebtables, a neighbour or a route) is stale if azure-vnet made it for an address
-in azureVnetCleanup.managed, and no pod uses the address any more. Requires root, also without
---apply. Before anything is deleted, a shell script that restores it is written into
-/var/lib/hostrouting; the answer names it. Here only --apply decides whether anything is deleted:
-dryRun of the configuration is for agents. Exit code 1 without --apply: something is stale, or
-nothing can be deleted.
+An entry (a rule of ebtables, a neighbour or a route) is stale if azure-vnet
+made it for an address in azureVnetCleanup.managed, and no pod uses the
+address any more. Requires root, also without --apply. Before anything is
+deleted, a shell script that restores it is written into
+/var/lib/hostrouting; the answer names it. Here only --apply decides whether
+anything is deleted: dryRun of the configuration is for agents. Exit code 1
+without --apply: something is stale, or nothing can be deleted.
 """
 
 import argparse

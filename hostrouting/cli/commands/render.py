@@ -1,9 +1,10 @@
 """`render`: the files that apply would write on the host, for an image.
 
-They are written below the directory where the host's image is mounted, and files of an earlier
-configuration are removed there; this requires root. Without --allow-removal, what protects an
-image is not taken away, as by apply. The running kernel and systemd are not changed: the files take
-effect when the image boots.
+They are written below the directory where the host's image is mounted, and
+files of an earlier configuration are removed there; this requires root.
+Without --allow-removal, what protects an image is not taken away, as by
+apply. The running kernel and systemd are not changed: the files take effect
+when the image boots.
 """
 
 import argparse

@@ -1,11 +1,12 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
-The output is the file of --config, or else the installed configuration, with the routes that the
-host lacks once it is applied. Routes through the default gateway are written without gateway and
-dev, so the file fits other nodes with the same problem. Standard error says what it cannot repair.
-If nothing escapes, no route is added. If nothing can be repaired, nothing is printed, and the exit
-code is 1, or 3 if the check is undecided. With --allow, the configuration allows a device instead
-of repairing what leaves through it.
+The output is the file of --config, or else the installed configuration, with
+the routes that the host lacks once it is applied. Routes through the default
+gateway are written without gateway and dev, so the file fits other nodes
+with the same problem. Standard error says what it cannot repair. If nothing
+escapes, no route is added. If nothing can be repaired, nothing is printed,
+and the exit code is 1, or 3 if the check is undecided. With --allow, the
+configuration allows a device instead of repairing what leaves through it.
 """
 
 import argparse
