@@ -19,9 +19,9 @@ _answers: list[bool] = []
 
 
 def prepare_question() -> None:
-    """Prepare for `is_confirmed`: from now on to the end of the process, SIGINT, SIGTERM and Ctrl-Z
-    only answer its question with no, so that none of them ends the process before the change is
-    taken back. ConfigError if there is no terminal to press Enter on.
+    """Prepare for `is_confirmed`: from now on to the end of the process, SIGINT, SIGQUIT,
+    SIGTERM and Ctrl-Z only answer its question with no, so that none of them ends the process
+    before the change is taken back. ConfigError if there is no terminal to press Enter on.
     """
     try:
         open("/dev/tty").close()
@@ -29,7 +29,7 @@ def prepare_question() -> None:
         raise bad_input(
             "--confirm", "there is no terminal to press Enter on", "run it from a terminal"
         ) from error
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP):
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
         signal.signal(number, lambda *_: _answers.append(False))
 
 
