@@ -7,6 +7,7 @@ a missing nft.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -156,8 +157,9 @@ def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Findin
     """Yield a warning if the unit sets environment variables that our drop-in takes away (`UNSET`):
     its own program does not get them any more.
     """
-    # systemctl quotes an assignment that has a blank, in some versions as $'FOO=a b'.
-    variables = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
+    # systemctl quotes an assignment that has a blank, as a shell does.
+    assignments = shlex.split(properties["Environment"])
+    variables = {assignment.partition("=")[0] for assignment in assignments}
     lost = sorted(variables.intersection(UNSET.split()))
     if lost:
         sentence = (
