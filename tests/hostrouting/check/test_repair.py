@@ -55,6 +55,10 @@ a rule is proposed, unless it leads away what is fine, or comes before one for t
   earlier-rule: 99: from all to 172.16.0.0/16 lookup main
   earlier-rule | 172.16.5.0/24 dev wg1 table 100 | 172.16.0.0/16 allow=wg1
   earlier-rule | rule pref 200 lookup 255
+Linux puts a new rule behind those of its priority, so the one for table local stays the first
++ elsewhere
+  earlier-rule: 0: from all to 172.16.0.0/16 lookup main | rule pref 1
+  earlier-rule | rule pref 0
 """)
 def test_repairs(row: HostRow) -> None:
     """The destinations of the routes, the reasons for what no route repairs, and a rule for it."""
