@@ -3,7 +3,8 @@
 Exit code 0: the host matches the configuration. 1: there is something to do,
 or apply would fail. 3: apply would fail because a static route waits for a
 default route or a device, or because, in STRICT, there is no default route,
-or an undecided verdict is to be refused.
+or an undecided verdict is to be refused. In WARN, apply waits for a default
+route, too, but succeeds without it.
 """
 
 import argparse
