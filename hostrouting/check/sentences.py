@@ -193,10 +193,12 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     if not report.routes:
         return
     mappings = [route.to_mapping() for route in report.routes]
-    remedy = None
-    if not _has_key_of_ours(report):  # else a route of ours has this key already
-        remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
     sentence = f"{counted(len(mappings), 'static route')} would repair it"
+    remedy = None
+    if _has_key_of_ours(report):  # they may work, and an operator may want to keep them
+        sentence += ", in place of routes of hostrouting (see hostrouting status)"
+    else:
+        remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
     ranges: dict[str, None] = {}
     devs: dict[str, None] = {}
     for family in report.families:

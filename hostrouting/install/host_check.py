@@ -80,8 +80,9 @@ def _findings_for_operator(
     """
     for finding in check_findings(report, mode=config.route_overlap.mode):
         remedy = finding.remedy
-        # "action" names the routes that would repair the host (`report.routes`).
-        if finding.name == "action":
+        # "action" names the routes that would repair the host (`report.routes`), and has no remedy
+        # if they would replace routes of ours.
+        if finding.name == "action" and remedy:
             remedy = Remedy("for good", repair_line(repair_options))
         # Packets may be meant to leave through these devices: the command allows that.
         elif remedy and "mayAllow" in finding.facts:

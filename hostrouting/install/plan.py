@@ -133,8 +133,12 @@ class Plan:
             snapshot = plan.routes.apply_to(snapshot)
         report = check_snapshot(snapshot, config)
         settings = config.route_overlap
-        findings = findings_of(report, settings)
-        return attrs.evolve(self, report=report, mode=settings.mode, check_findings=findings)
+        return attrs.evolve(
+            self,
+            report=report,
+            mode=settings.mode,
+            check_findings=findings_of(report, settings),
+        )
 
     def to_mapping(self) -> dict[str, object]:
         check = None

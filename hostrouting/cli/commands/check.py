@@ -10,7 +10,7 @@ or eBPF programs. Nothing is changed.
 import argparse
 from collections.abc import Iterator
 
-from hostrouting.check.repair_line import line_to_allow, repair_line
+from hostrouting.check.repair_line import line_to_allow
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Page
 from hostrouting.cli.source import check_or_load, config_to_check, find_config
@@ -55,14 +55,15 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     actions = check.named("action")
     if not actions:
         return
-    yield actions[0].sentence
+    [action] = actions
+    yield action.sentence
+    if not action.remedy:  # a repair would replace routes of ours, which may be right
+        return
     yield "Permanently, as root on the node:"
-    yield f"  {repair_line(check.repair_options)}"
-    commands = repair_commands(check.report)
-    if commands:
-        yield "Or, only until the next boot, as root on the node:"
-        for command in commands:
-            yield f"  {command}"
+    yield f"  {action.remedy.command}"
+    yield "Or, only until the next boot, as root on the node:"
+    for command in repair_commands(check.report):
+        yield f"  {command}"
     # Not in STRICT: somebody whose unit does not start might allow what should be repaired.
     if check.mode == "WARN":
         yield from _how_to_allow(check)

@@ -140,6 +140,17 @@ def test_nobody_knows_which_device_is_meant(what: str) -> None:
             assert {finding.name for finding in find_status(host).findings} <= {"allowed"}
 
 
+def test_a_route_that_works_is_moved_by_no_printed_command() -> None:
+    """The default route is another card's by now: only an operator knows which one is right."""
+    for page in PAGES:
+        host = INCIDENTS["differs: the default route is another card's by now"]()
+        for line in commands_of(page, host):
+            type_in(host, line)
+        routes = host.kernel.snapshot().routes
+        assert {route.devs for route in routes if route.protocol == OURS} == {("eth0",)}
+        assert "repair" not in say(*page.split(), host=host).out.replace("would repair", "")
+
+
 @pytest.mark.parametrize("right", CARDS)
 def test_another_card_has_a_better_default_route(
     right: str, capfd: pytest.CaptureFixture[str]
