@@ -26,8 +26,8 @@ from hostrouting import (
     Configure,
     Host,
     HostRoutingConfig,
+    Plan,
 )
-from hostrouting.install.plan import Plan
 from hostrouting.reading import must, read_file, section
 from hostrouting.testing import FakeHost, h200
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # the names below once more, for type checkers
     )
     from hostrouting.finding import Finding as Finding
     from hostrouting.host import Host as Host, HostLayout as HostLayout
+    from hostrouting.install.plan import Plan as Plan
     from hostrouting.install.results import CheckResult as CheckResult
     from hostrouting.kernel import RouteBackend as RouteBackend
     from hostrouting.kernel.netlink import NetlinkBackend as NetlinkBackend
@@ -64,6 +65,7 @@ _MODULES = {
     "ConfigureStaticRoutes": "tasks.static_routes",
     "CheckRouteOverlap": "tasks.overlap_check",
     "CheckResult": "install.results",
+    "Plan": "install.plan",
     "RewriteProbeSource": "tasks.probe_rewrite",
     "CleanStaleAzureVnet": "azure_vnet.task",
     "HostRoutingConfig": "config",
@@ -99,7 +101,9 @@ __dir__ = __all__.copy
 
 if not TYPE_CHECKING:
 
-    def __getattr__(name: str) -> object:  # Python calls it for a name that is not loaded yet
+    def __getattr__(name: str) -> object:
+        # Python calls this for a name that the package does not have yet. Load the name from its
+        # module only now, because to load all modules takes long.
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already

@@ -50,14 +50,17 @@ class HostRoutingError(Exception):
     def __init__(
         self, message: str = "", *, kind: str = "", findings: Iterable[Finding] = ()
     ) -> None:
+        # `kind` is more precise than the class, such as "timeout"; empty if the class says enough.
+        # `findings` say to an operator what led to the error. Without a message, they are the
+        # message.
         self.kind = kind
         self.findings = tuple(findings)
-        # Without a message, the sentences of the findings are the message.
         sentences = [str(finding) for finding in self.findings]
         super().__init__(message or "\n".join(first_few(sentences)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
+        # Whether the same call may succeed later: by the kind of the error or, if findings are
+        # errors, only if each of these may go away by itself.
         self.can_retry = kind in _RETRIED
-        # A retry can help only if each finding that is an error may go away by itself.
         if errors:
             self.can_retry = all(error.can_retry for error in errors)
 
@@ -85,9 +88,12 @@ class HostRoutingError(Exception):
         attributes, such as `effects`, which says what was changed. `notes` has what was added with
         `add_note`.
         """
-        mapping: dict[str, object] = {"error": type(self).__name__, "kind": self.kind}
-        mapping["canRetry"] = self.can_retry
-        mapping["exitCode"] = self.exit_code
+        mapping: dict[str, object] = {
+            "error": type(self).__name__,
+            "kind": self.kind,
+            "canRetry": self.can_retry,
+            "exitCode": self.exit_code,
+        }
         for name, fact in vars(self).items():
             if name == "__notes__":  # here Python keeps the notes
                 mapping["notes"] = fact
@@ -142,6 +148,9 @@ class ConfigError(HostRoutingError, ValueError):
         headline: str = "",
         remedy: Remedy | None = None,
     ) -> None:
+        # `source` is the file with the faults, in words; empty if there is none. `headline` stands
+        # in place of the usual first line. With a `remedy` for all faults, the error has a finding,
+        # too, which a page shows with this remedy.
         self.faults = tuple(faults)
         self.source = source
         first, *others = self._describe_faults(headline)
@@ -218,11 +227,14 @@ class RouteOverlapError(HostRoutingError):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a run that fails with this error: CANNOT_DECIDE if the verdict is
-        undecided, or if only a default route is missing, which may still come (`can_retry`); else
-        PROBLEM.
+        """The exit code of a run that fails with this error: CANNOT_DECIDE if no address escapes
+        for certain, because the verdict is undecided, or a default route is missing; else PROBLEM.
+        An error without a report has CANNOT_DECIDE if a retry may succeed (`can_retry`).
         """
-        if self.can_retry or getattr(self.report, "verdict", "") == "undecided":
+        if self.can_retry or getattr(self.report, "verdict", "") in {
+            "undecided",
+            "no-default-route",
+        }:
             return CANNOT_DECIDE
         return PROBLEM
 
@@ -239,7 +251,9 @@ class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
     ) -> None:
         super().__init__(message, kind=kind, findings=findings)
         self.can_retry = True
-        if kind:  # "busy"; without a kind, the caller has given the findings
+        # "busy": another process has held the lock of the host. Without a kind, the findings that
+        # the caller gives say what was missing.
+        if kind:
             self._make_finding("lock")
 
 
@@ -262,13 +276,16 @@ class HostError(HostRoutingError):
         output: str = "",
         lines: Iterable[str] = (),
     ) -> None:
+        # `what` is the part of the host, and `target` the path, unit or program of it. `output` is
+        # what a program has printed, and `lines` are the log lines, rules or entries that the error
+        # is about.
         self.what = what
         self.target = target or what
         self.errno = errno
         self.output = output
         self.lines = tuple(lines)
         super().__init__(f"{message} ({what}: {output})" if output else message, kind=kind)
-        # The finding is called like the part of the host, if findings have such a name.
+        # The name of the finding is that of the part, if there are findings with such a name.
         self._make_finding(what if what in {"file", "azure-vnet"} else "requirement", self.target)
 
     @property
@@ -290,11 +307,13 @@ class BackendError(HostRoutingError):
         self,
         message: str,
         *,
-        kind: str = "failed",  # more precise than the class; see `_RETRIED`
+        kind: str = "failed",
         errno: int | None = None,
         kernel: str = "",
         route: str = "",
     ) -> None:
+        # `kind` is more precise than the class, such as "device-down". `kernel` are the kernel's
+        # own words, and `route` is the route that it has refused; empty if there are none.
         self.errno = errno
         self.kernel = kernel
         self.route = route

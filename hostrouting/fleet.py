@@ -65,9 +65,9 @@ def check_snapshots(
 
 
 def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
-    # Find the problem of the node whose snapshot is in this file. Its sentence is about the node as
-    # it is. The repair, and what it does not settle, are for the node after `config` is applied, so
-    # the routes of `config` are not proposed again.
+    # Find the problem of the node whose snapshot is in this file. The verdict, and what escapes,
+    # are those of the node as it is. The repair, and what it leaves open, are for the node as it
+    # will be once `config` is applied, so that no route of `config` is proposed again.
     if not path.is_file():  # such as a named pipe, which nobody may ever write into
         return NodeProblem(NO_VERDICT, "the snapshot is not a file")
     try:
@@ -75,27 +75,30 @@ def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
     except ConfigError as error:
         # Without the path, so that all nodes with the same fault are one group.
         return NodeProblem(NO_VERDICT, str(ConfigError(error.faults, "the snapshot")))
-    report = report_after = check_snapshot(snapshot, config)
+    report_now = report_with_config = check_snapshot(snapshot, config)
     plan = plan_static_routes(config, snapshot)
-    # If nothing escapes, nothing is to be repaired, although `config` may lack a route that the
-    # node has.
-    if report.escapes and plan.changes:
-        report_after = check_snapshot(plan.apply_to(snapshot), config)
+    # If nothing escapes, nothing is to be repaired. `config` is not applied then: it may lack a
+    # route that the node has, and something would escape without this route.
+    if report_now.escapes and plan.changes:
+        report_with_config = check_snapshot(plan.apply_to(snapshot), config)
     sentences: list[str] = []
-    for escape in report.escapes:
+    for escape in report_now.escapes:
         # The numbers are taken out, so that a node with an escape through ib0 and one with an
         # escape through ib1 have the same problem.
         devs = dict.fromkeys(_NUMBER.sub("N", dev) for dev in escape.devs)
         sentences.append(
             f"leaves through {spoken([*devs])}" if devs else f"is lost ({escape.kind})"
         )
-    sentences += report.missing_defaults
-    sentences += [doubt.name.upper() for doubt in (*report.doubts, *report_after.doubts)]
-    for family in report_after.families:
+    sentences += report_now.missing_defaults
+    # A doubt keeps the verdict open; a flaw is a warning that does not change it.
+    sentences += [doubt.name.upper() for doubt in (*report_now.doubts, *report_with_config.doubts)]
+    for family in report_with_config.families:
         sentences += [flaw.name.upper() for flaw in family.flaws]
         for range_ in family.repair.unrepairable:
             sentences.append(f"no route repairs some addresses ({range_.why.reason})")
-    return NodeProblem(report.verdict, "; ".join(dict.fromkeys(sentences)), report_after.routes)
+    return NodeProblem(
+        report_now.verdict, "; ".join(dict.fromkeys(sentences)), report_with_config.routes
+    )
 
 
 def group_nodes(results: Iterable[tuple[str, NodeProblem]]) -> dict[NodeProblem, list[str]]:

@@ -11,8 +11,8 @@ SHOWN = 20
 
 
 def capped(lines: Sequence[str]) -> Iterator[str]:
-    """The first SHOWN of these lines, and a line that counts the others, so that a page stays
-    short. Each line is about one thing.
+    """The first SHOWN of these lines, and a line that says how many more there are, so that a page
+    stays short.
     """
     yield from lines[:SHOWN]
     yield from count_of_others(lines)

@@ -119,7 +119,9 @@ def register(kind: Any, reader: Reader) -> None:
 
 
 def reader_of(kind: Any) -> Reader:
-    """The function that reads a value of this type from JSON; a faulty value is a ValueError."""
+    """The function that reads a value of this type from JSON. It raises ValueError if the value is
+    faulty.
+    """
     if kind in _READERS:
         return _READERS[kind]
     origin, parts = get_origin(kind), get_args(kind)
@@ -127,6 +129,8 @@ def reader_of(kind: Any) -> Reader:
         return _reader_with_rules(*parts)
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
         reader = reader_of(parts[0])
+        # With `_fields`, X is a NamedTuple, which is read from an object. Any other value may also
+        # be an empty text, which stands for None.
         return reader if hasattr(parts[0], "_fields") else partial(_read_unless_empty, reader)
     if origin is Literal:
         words = {word.lower(): word for word in parts}
@@ -134,7 +138,7 @@ def reader_of(kind: Any) -> Reader:
     if origin is tuple:  # all of one type: tuple[X, ...], or tuple[X, X]
         length = None if parts[-1] is ... else len(parts)
         return partial(_read_list, reader_of(parts[0]), length)
-    if not hasattr(kind, "_fields"):
+    if not hasattr(kind, "_fields"):  # no NamedTuple either, so a class that nobody registered
         raise TypeError(f"nothing reads {kind} from JSON; call register({kind}, reader)")
     return partial(_read_object, kind)
 
@@ -249,15 +253,17 @@ def _read_object(cls: Any, document: Any) -> Any:
 
 def _unknown(key: object, known: Iterable[str]) -> Fault:
     # The fault of an unknown key. The remedy names the known key that is most similar to it,
-    # whatever their case; if none is similar (80 %), it lists all known keys.
+    # whatever their case; if none is similar (80 %), there is no remedy, and the rule lists all
+    # known keys.
     from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
 
-    is_plain = isinstance(key, str) and key.isascii() and key.isidentifier()
+    is_plain = re.fullmatch(r"[A-Za-z_]\w*", str(key), re.ASCII)
     path = str(key) if is_plain else f"[{show(key)}]"  # a path is readable with any key
     lower = {each.lower(): each for each in known}
     near = get_close_matches(str(key).lower(), lower, 1, 0.8)
-    remedy = f"did you mean {lower[near[0]]}?" if near else f"the known keys are {', '.join(known)}"
-    return Fault(path, "", "unknown key", remedy)
+    if near:
+        return Fault(path, "", "unknown key", f"did you mean {lower[near[0]]}?")
+    return Fault(path, "", f"unknown key; the known keys are {', '.join(known)}")
 
 
 # Documents.
@@ -371,6 +377,7 @@ def json_value(value: Any) -> Any:
         return [json_value(item) for item in value]
     if type(value) in _READERS:  # an address, a network or a prefix
         return str(value)
+    # What is left is a NamedTuple: an object in JSON.
     members: dict[str, Any] = {}
     for member, (key, field) in zip(value, fields_of(type(value)).items(), strict=True):
         if member != field.default:

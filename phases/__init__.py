@@ -25,7 +25,7 @@ from phases.errors import (
 )
 from phases.execution import inner_step
 from phases.groups import deadline, parallel, retry, serial, when
-from phases.running import execute, plan, run, run_async, undo
+from phases.running import await_in_task, execute, plan, run, run_async, undo
 from phases.step import Observer, Status, Step, TaskFailed
 from phases.tasks import AnyTask, Skip, Task, task
 
@@ -35,6 +35,8 @@ __all__ = ["AnyTask", "Context", "Skip", "Task", "task"]
 __all__ += ["deadline", "parallel", "retry", "serial", "when"]
 # How tasks are run: run, plan and undo return a Step.
 __all__ += ["Status", "Step", "execute", "inner_step", "plan", "run", "run_async", "undo"]
+# How a task waits for a coroutine of an event loop.
+__all__ += ["await_in_task"]
 # How tasks end, and how a dry run does.
 __all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed"]
 __all__ += ["UnknownTask", "WouldFail"]

@@ -130,6 +130,7 @@ class Context:
         the live tree; then the observers are called.
         """
         self.clock = clock or Clock()
+        self.clock.now()  # raises here for a class; in a run, no step would have the error
         # Not made on import: a program's `dictConfig` disables every logger that exists by then.
         self.logger = logger or logging.getLogger("phases")
         if not self.logger.handlers:  # else Python would print warnings, beside a program's report
@@ -142,6 +143,7 @@ class Context:
         """The scopes around the task, the innermost first."""
         self.step: Step | None = None
         self.root: Step | None = None
+        """The step of the whole run; None outside of a run, as `step` is."""
         self.skip: frozenset[str] = frozenset()
         """The names of the tasks that the run leaves out."""
         self.ran: frozenset[tuple[str, ...]] | None = None
@@ -253,7 +255,8 @@ class Context:
             is cancelled or the block raised Cancelled.
             """
             nonlocal watcher_has_ended, was_cancelled
-            deadline = self._scope_that_stops_first.stop.moment  # nobody calls wake() at a deadline
+            # The wait has to end by itself at a deadline, because nobody calls wake() then.
+            deadline = self._scope_that_stops_first.stop.moment
             self.clock.wait(lambda: block_has_ended or self.cancelled, deadline)
             was_cancelled = self.cancelled
             if was_cancelled or block_raised_cancelled:

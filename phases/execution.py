@@ -7,12 +7,11 @@ Groups call `new_step` for each of their tasks, and later either `run_step` or `
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timezone
 from functools import partial
-from inspect import isasyncgen, isawaitable, iscoroutine, isgenerator
+from inspect import iscoroutine
 
 from phases.context import Context, derived, in_a_run, notify
 from phases.errors import Cancelled, InvalidTask, WouldFail
@@ -60,8 +59,9 @@ def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
     step = Step((*ctx.path, name), run=ctx.run_id, action=action)
     outer_action = "" if ctx.step is None else ctx.step.action
     if action != "plan" and (outer_action == "plan" or in_dry_run.get()):
-        remedy = "in a plan, call phases.plan(task, ctx=ctx)"
-        raise InvalidTask(f"{name}: a dry run would {action} it; {remedy}")
+        raise InvalidTask(
+            f"{name}: a dry run would {action} it; in a plan, call phases.plan(task, ctx=ctx)"
+        )
     if action == "do" and outer_action == "undo":
         step.action = "undo"
     if ctx.step is not None:
@@ -75,7 +75,8 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
     # In the undo after a failed run, `ctx.ran` has the paths of the tasks to undo. A group is also
-    # called if a task inside it is among them. A `do` that an undo calls is not limited to them.
+    # called if a task inside it is among them. A task that an undo runs (`do`) is
+    # not limited to them.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):
@@ -175,14 +176,12 @@ def _record_result(step: Step, result: object) -> None:
 
 
 def require_finished(result: object) -> None:
-    """Raise InvalidTask if a function returned what is still to be computed: a coroutine, say."""
+    """Raise InvalidTask if a function returned a coroutine, which nobody would wait for."""
     if iscoroutine(result):
         result.close()  # Python would warn of it later, somewhere else
-    is_future = isawaitable(result) or isinstance(result, Future)
-    if is_future or isgenerator(result) or isasyncgen(result):
-        kind = type(result).__name__
         raise InvalidTask(
-            f"nobody waits for the {kind} that was returned: wait for it in the function"
+            "nobody waits for the coroutine that was returned: wait for it in the function, with "
+            "await_in_task"
         )
 
 
@@ -208,8 +207,9 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
     # A TaskFailed of another run is an error like any other: its steps are not in this report.
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
-    # An inner step may have this very error: a group passes SystemExit on as it is, and a task can
-    # raise the `error` of a step that failed. `walk` also yields this step, without an error yet.
+    # The error may have begun in an inner step, which then has it: a group raises a SystemExit of
+    # its task unchanged, and a task can raise the `error` of a step that failed. (`walk` also
+    # yields this step, which has no error yet.)
     for inner in step.walk():
         if inner.error is error:
             return inner.failures  # the inner step, and what failed in its undo

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 ErrorTypes: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
-_LONGEST_PAUSE = 30.0  # seconds between two attempts
+_LONGEST_FULL_WAIT = 30.0  # seconds between two attempts
 _TO_SPARE = 1.0  # seconds that the last attempt before a deadline has more than the one before it
 
 
@@ -77,13 +77,15 @@ def parallel(
 
         def take_tasks() -> None:
             """Run tasks in this thread until none is left; an error of one cancels the others."""
-            for task, step in iter(untaken.popleft, None):
-                try:
-                    variables.copy().run(run_step, task, step, inside)
-                except BaseException as error:  # noqa: BLE001  raised in the caller's thread
-                    stop(error)
-            ended_threads.append(threading.current_thread())
-            ctx.clock.wake()
+            try:
+                for task, step in iter(untaken.popleft, None):
+                    try:
+                        variables.copy().run(run_step, task, step, inside)
+                    except BaseException as error:  # noqa: BLE001  raised in the caller's thread
+                        stop(error)
+            finally:  # whatever a careless error raises when it is described
+                ended_threads.append(threading.current_thread())
+                ctx.clock.wake()
 
         threads: list[threading.Thread] = []
         try:
@@ -143,10 +145,11 @@ def retry(
     """
     if attempts is not None:
         _require_positive(attempts, "retry: attempts")
+    isinstance(None, on)  # raises the TypeError for a wrong `on` now, and not in place of a failure
 
     def do(ctx: Context) -> T:
-        """Try until the task succeeds, fails for good, or has no time for another attempt."""
-        pause = delay
+        # Try until the task succeeds, fails for good, or has no time for another attempt.
+        full_wait = delay
         attempt = 1
         while True:
             began = ctx.clock.now()
@@ -155,7 +158,7 @@ def retry(
             except Exception as error:
                 if attempt == attempts or not _worth_retrying(error, on):
                     raise
-                wait = pause * (1 - jitter * random.random())  # noqa: S311  it is not a secret
+                wait = full_wait * (1 - jitter * random.random())  # noqa: S311  it is not a secret
                 left = ctx.remaining()  # 0 if the run was cancelled: then this failure is raised
                 if left is not None:
                     took = ctx.clock.now() - began
@@ -171,7 +174,7 @@ def retry(
                     seconds_in_words(wait),
                 )
             ctx.sleep(wait)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            full_wait = min(full_wait * 2, _LONGEST_FULL_WAIT)
             attempt += 1
             if ctx.step is not None:  # None if a test calls do() itself
                 ctx.step.attempts += 1

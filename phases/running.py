@@ -16,15 +16,18 @@ import contextvars
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from phases.context import Context, derived, in_a_run
 from phases.execution import in_dry_run, new_step, run_step
 from phases.step import Action, Status, Step
 from phases.tasks import AnyTask, Task, require_known, valid_tree, wrapped
 from phases.values import describe_error
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 
@@ -45,8 +48,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     run = _Run(task, ctx)
     run.finish()
-    # Over a copy, because the loop may add to the list: as long as the main thread waits for any
-    # other run, the handler is still `_note`, which appends to it.
+    # Loop over a copy, because `raise_signal` may append to `run.signals`: while the main thread
+    # waits for another run, too, the handler of the signal is still `_note`.
     for number in tuple(run.signals):
         signal.raise_signal(number)
     if run.error is not None:
@@ -119,6 +122,33 @@ async def run_async(
     return run.report
 
 
+def await_in_task(
+    ctx: Context, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
+) -> T:
+    """In a running task, run the coroutine in the event loop, and return its result. The loop has
+    to go on meanwhile: begin the run with `run_async`, and not with `run`, which blocks the loop.
+
+    If the task is cancelled, the coroutine is cancelled. It has ended when Cancelled is raised.
+    """
+    import asyncio  # noqa: PLC0415  see run_async
+
+    async def begin() -> asyncio.Task[T]:
+        return loop.create_task(coroutine)
+
+    begun = asyncio.run_coroutine_threadsafe(begin(), loop)
+
+    def give_up() -> None:  # while something blocks the loop
+        if begun.cancel():
+            coroutine.close()
+
+    with ctx.on_cancel(give_up):
+        running = begun.result()
+    ended = asyncio.run_coroutine_threadsafe(asyncio.wait([running]), loop)
+    with ctx.on_cancel(lambda: loop.call_soon_threadsafe(running.cancel)):
+        ended.result()
+    return running.result()
+
+
 def plan(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = ()) -> Step:
     """Do a dry run: ask each task of the tree, in order, for its plan. In the report, the plan is
     the `result` of the task's step.
@@ -176,9 +206,9 @@ class _Run:
         self._stopped_for = 0
         """For how many of these signals `_stop` was called already."""
         self._task, self._action = task, action
-        # The clock does not start this thread, because a FakeClock counts each thread that it has
-        # started, and jumps when all of them wait. It already counts the main thread, which waits
-        # for this one without the clock, so it would never see both wait.
+        # This thread is not started by the clock, because a FakeClock would then count it beside
+        # the main thread. It jumps when all counted threads wait by the clock, and the main thread
+        # waits for this one in another way: the clock would never jump.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
@@ -204,24 +234,24 @@ class _Run:
         signals, and runs the task itself.
         """
         if threading.current_thread() is not threading.main_thread():
-            # In a copy of the context variables, so that the tasks change none of the caller's.
-            contextvars.copy_context().run(self._work)
+            self.thread.run()  # in this thread, with a copy of its context variables
             return
         with _noting_signals(self):
             self.thread.start()
             self.wait()
 
     def wait(self) -> None:
-        """Wait until the thread of the run has ended. If the program's handler of another signal,
-        such as SIGALRM, raises an error during the wait, the run is cancelled. The last such error
-        is raised when the thread has ended.
+        """Wait until the thread of the run has ended. If a handler of the program raises an error
+        during the wait, such as that of SIGALRM or of a log line, the run is cancelled. The last
+        such error is raised when the thread has ended.
         """
-        raised: BaseException | None = None
-        for pause in self.pauses():
+        raised = None
+        while self.thread.is_alive():
             try:
-                # Not thread.join: before Python 3.13, a join that is interrupted believes that the
-                # thread has ended.
-                time.sleep(pause)
+                for pause in self.pauses():
+                    # Not thread.join: before Python 3.13, a join that is interrupted believes that
+                    # the thread has ended.
+                    time.sleep(pause)
             except BaseException as error:  # noqa: BLE001  raised below
                 raised = error
                 self.ctx.cancel(describe_error(error))
@@ -249,8 +279,9 @@ class _Run:
         self.ctx.cancel(reason)
         innermost = [step for step in self.report.walk() if step.start and not step.children]
         running = [step.label for step in innermost if step.status is Status.RUNNING]
-        awaited = ", ".join(running) or "the end"
-        self.ctx.log.warning("%s: stopping, waiting for %s", reason.name, awaited)
+        self.ctx.log.warning(
+            "%s: stopping, waiting for %s", reason.name, ", ".join(running) or "the end"
+        )
 
 
 _awaited_runs: set[_Run] = set()
@@ -309,7 +340,6 @@ def _with_undo_on_failure(task: AnyTask) -> AnyTask:
     """
 
     def do(ctx: Context) -> object:
-        """Call the task's do. If it raises, undo what ran, then raise the error again."""
         try:
             return task.do(ctx)
         except BaseException:

@@ -46,9 +46,9 @@ class Status(str, enum.Enum):  # StrEnum is new in Python 3.11
 
 @attrs.define(eq=False)
 class Step(Generic[T_co]):
-    """What happened to one task in a run. The step of the whole run is its report; `children` are
-    the steps inside a step.
+    """What happened to one task in a run; `children` are the steps inside it.
 
+    The step of the whole run is its report.
     A step changes until it has ended. If it was never started, it has no `start` and no `seconds`.
     """
 
@@ -273,13 +273,15 @@ def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
     named = [step for names, step in by_path.items() if f"/{names}".endswith(f"/{name}")]
     if not named:
         known = ", ".join(by_path) or "none"
-        raise UnknownTask(f"there is no step {name!r}; the steps are: {known}")
+        raise UnknownTask(f"no step {name!r} has ended; the steps that have ended are: {known}")
 
     named.sort(key=lambda step: _distance(path, step.path))
     first, *others = named
     if others and _distance(path, others[0].path) == _distance(path, first.path):
-        both = f"{'/'.join(first.path)} or {'/'.join(others[0].path)}"
-        raise UnknownTask(f"{name!r} may be {both}, which are as near; write 'group/{name}'")
+        raise UnknownTask(
+            f"{name!r} may be {'/'.join(first.path)} or {'/'.join(others[0].path)}, which are as "
+            f"near; write 'group/{name}'"
+        )
     return first
 
 

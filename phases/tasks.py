@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -101,11 +102,19 @@ def wrapped(inner: AnyTask, do: Callable[[Context], T]) -> FunctionTask[T]:
 
 def valid_task(candidate: Task[T]) -> Task[T]:
     """Return the object if it is a task; otherwise raise InvalidTask."""
+    if isinstance(candidate, type):
+        raise InvalidTask(f"{candidate} is a class, not a task: write an object of it")
     name = getattr(candidate, "name", None)
     if not callable(getattr(candidate, "do", None)):
         raise InvalidTask(f"{candidate!r:.80} is not a task: it has no method do(ctx)")
-    if not isinstance(name, str) or "/" in name:
+    if not isinstance(name, str) or "/" in name:  # "/" joins the names in a path
         raise InvalidTask(f"the name of a task is {name!r}; it must be a text without '/'")
+    for method in ("do", "plan", "undo"):
+        if iscoroutinefunction(getattr(candidate, method, None)):
+            raise InvalidTask(
+                f"{name}: its {method} is a coroutine function; write `def` instead of `async "
+                "def`, and wait for coroutines with phases.await_in_task"
+            )
     return candidate
 
 

@@ -12,13 +12,12 @@ from phases.context import Clock
 
 
 class FakeClock(Clock):
-    """A clock for tests, with which no wait takes real time: as soon as every thread of the run
-    waits, it jumps to the earliest end of a wait.
+    """A clock for tests, which jumps when every thread of the run waits: no wait takes real time.
 
-    Time passes only in these jumps, so durations are exact and a test of an hour takes no time. If
-    every thread waits without an end, nothing wakes them, and the test hangs. The clock counts the
-    thread that created it and the threads that groups start; if your test starts a thread that runs
-    tasks, start it with `clock.start(…)`.
+    It jumps to the earliest end of a wait. Time passes only in these jumps, so durations are exact
+    and a test of an hour takes no time. If every thread waits without an end, nothing wakes them,
+    and the test hangs. The clock counts the thread that created it and the threads that groups
+    start; if your test starts a thread that runs tasks, start it with `clock.start(…)`.
     """
 
     def __init__(self) -> None:
@@ -53,7 +52,6 @@ class FakeClock(Clock):
         """Run the target in a new thread. The clock does not jump while this thread is busy."""
 
         def counted() -> None:
-            """Run the target; then count one busy thread fewer."""
             try:
                 target()
             finally:
@@ -63,20 +61,18 @@ class FakeClock(Clock):
         return super().start(counted, name=name)
 
     def _add_busy(self, change: int) -> None:
-        """Count one more thread that does not wait, or one fewer. If all wait, the clock jumps."""
+        """Count one more thread that does not wait, or one fewer. If every thread waits now, let
+        time pass until the earliest end of a wait.
+        """
         with self._changed:
             self._busy += change
-            self._jump_if_all_wait()
-
-    def _jump_if_all_wait(self) -> None:
-        """If every thread waits, let time pass until the earliest end of a wait."""
-        if self._busy > 0:
-            return
-        earliest = min((wait.until for wait in self._waits), default=math.inf)
-        if earliest == math.inf:  # no wait has an end, so only wake() can end one
-            return
-        self._now = earliest
-        self._end_waits([wait for wait in self._waits if wait.until <= earliest])
+            if self._busy > 0:
+                return
+            earliest = min((wait.until for wait in self._waits), default=math.inf)
+            if earliest == math.inf:  # no wait has an end, so only wake() can end one
+                return
+            self._now = earliest
+            self._end_waits([wait for wait in self._waits if wait.until <= earliest])
 
     def _end_waits(self, waits: list[_Wait]) -> None:
         """End these waits, so that their threads run on."""

@@ -16,7 +16,7 @@ from hostrouting.boot.units import NETWORKD_TEXT
 from hostrouting.check.results import Reason
 from hostrouting.cli.parser import make_parser
 from hostrouting.config.cni import CNIS
-from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.config.settings import MACHINES, HostRoutingConfig
 from hostrouting.errors import HostRoutingError
 from hostrouting.finding import NAMES
 from hostrouting.gate import unit_states
@@ -93,6 +93,7 @@ def test_blocks_without_tests(tmp_path: Path) -> None:
 def test_blocks_with_tests(tmp_path: Path) -> None:
     """They pass as a reader's own, away from the repository."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "pytest.ini").touch()  # else settings of a folder above would count
     write_blocks(WITH_TESTS, tmp_path, "test")
     how = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
     done = completed([sys.executable, "-W", "error", *how], cwd=tmp_path)
@@ -291,21 +292,31 @@ def test_reasons_why_no_route_repairs() -> None:
     assert re.findall(r"^- `([\w-]+)`:", explained, re.MULTILINE) == [*get_args(Reason)]
 
 
-def keys_in(section: Any, path: str = "") -> Iterator[str]:
-    """The paths of all settings below this section of a configuration."""
-    for key, kind in zip(section.json_keys, get_type_hints(section).values(), strict=True):
+def defaults_in(section: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The settings below this section of a configuration, each with its default as JSON."""
+    kinds = get_type_hints(section).items()
+    for key, (name, kind) in zip(section.json_keys, kinds, strict=True):
         inner = [part for part in (kind, *get_args(kind)) if hasattr(part, "json_keys")]
         here = f"{path}{key}[]" if get_origin(kind) is tuple else f"{path}{key}"
         if inner:
-            yield from keys_in(inner[0], f"{here}.")
+            yield from defaults_in(inner[0], f"{here}.")
+        elif name not in section._field_defaults:
+            yield here.removesuffix("[]"), "required"
         else:
-            yield here.removesuffix("[]")
+            default = section._field_defaults[name]
+            shown = json.dumps("" if default is None else default, default=str)
+            yield here.removesuffix("[]"), f"`{shown}`"
 
 
 def test_settings() -> None:
-    """docs/configuration.md has a row for each setting, and no other."""
-    rows = re.findall(r"^\| `([\w.\[\]]+)` \|", PAGES["docs/configuration.md"], re.MULTILINE)
-    assert sorted(keys_in(HostRoutingConfig)) == sorted(rows)
+    """docs/configuration.md has each setting with its default, and no other."""
+    rows = re.findall(
+        r"^\| `([\w.\[\]]+)` \| (.*?) \|", PAGES["docs/configuration.md"], re.MULTILINE
+    )
+    defaults = dict(defaults_in(HostRoutingConfig))
+    units = json.dumps([MACHINES])
+    defaults["gate.units"] = f"if `gate` is missing: `{units}`"
+    assert defaults == dict(rows)
 
 
 def test_cnis() -> None:

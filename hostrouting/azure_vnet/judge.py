@@ -116,7 +116,7 @@ def judge(
     The entries are in the order of deletion. Rules come first, because ebtables deletes all of them
     or none, and the clean-up stops if it deletes none.
     """
-    pods = read_state(facts.state)  # None if the file cannot be read, which is an error below
+    pods = read_state(facts.state)  # None if the text cannot be read, which is an error below
     node = _Node(facts, config, pods or ())
     entries = (
         *_judge_rules(node),
@@ -144,6 +144,9 @@ def judge(
 
 
 def _finding_active(path: str) -> Finding:
+    """The error if a CNI configuration, the file `path`, still has azure-vnet as a plugin: nothing
+    is deleted then.
+    """
     return Finding(
         "azure-vnet",
         "error",
@@ -154,6 +157,9 @@ def _finding_active(path: str) -> Finding:
 
 
 def _finding_still_listed(pods: Sequence[str]) -> Finding:
+    """A warning that the state file still names these pods, although rules of theirs are stale. In
+    older clusters, the program azure-cnms adds the rules of all pods in this file again every 10 s.
+    """
     sentence = (
         f"{STATE_FILE} still lists {spoken(pods, most=3)}, whose rules are stale: "
         "azure-cnms, if it runs, adds them again from there"
@@ -163,6 +169,7 @@ def _finding_still_listed(pods: Sequence[str]) -> Finding:
 
 
 def _finding_too_many(count: int) -> Finding:
+    """The error if more entries are stale than one run deletes: nothing is deleted then."""
     sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
     remedy = Remedy(
         "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
@@ -284,8 +291,8 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
         if mac == VIRTUAL_MAC:  # all pods share it: take what the pod's other entries have
             macs = node.macs_of_ip.get(ip, [])
         fate, reason = _fate_of_address(node, ip, macs)
-        # A rule for IP packets names the uplink by which they come in; for a rule for ARP, it is
-        # None. A rule whose uplink is in no bridge does no harm: Linux never applies it.
+        # A rule for IP packets names the uplink by which they come in. If this device is in no
+        # bridge, Linux never applies the rule, so it can stay. A rule for ARP names none (None).
         if uplink is not None and uplink not in node.uplinks:
             fate, reason = "keep", "it matches no bridged uplink"
         yield CleanupEntry("rule", rule.text, ip, fate, reason, rule)
@@ -311,7 +318,7 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
 def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:
     """Return the route if azure-vnet may have added it for a pod, else None. Such a route is in
     table main, leads to one address by one of these bridges, and has no attribute besides metric,
-    scope and protocol. The state of its next hop (dead, linkdown) is left out.
+    scope and protocol. `bare` leaves out the state of its next hop (dead, linkdown).
     """
     if route.protocol not in _PROTOCOLS or bridges.isdisjoint(route.devs):
         return None

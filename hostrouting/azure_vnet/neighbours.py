@@ -114,9 +114,11 @@ class KernelLinkLayer:
     """The link layer of the calling thread's network namespace."""
 
     def look(self) -> LinkLayerView:
+        # If the kernel fails, `kernel_errors` makes a BackendError that says what was tried.
         with kernel_errors("read devices and neighbours"), closing(Netlink()) as netlink:
             for _ in range(_READINGS):
-                # `_look_once` sets this if a list changes, or if two lists do not fit together.
+                # `_look_once` makes this true if a list changes while it is read, or if two lists
+                # do not fit together.
                 netlink.list_has_changed = False
                 view = _look_once(netlink)
                 if not netlink.list_has_changed:
@@ -124,6 +126,7 @@ class KernelLinkLayer:
             raise KernelError(errno.EINTR)  # the lists kept changing
 
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
+        # If the kernel fails, `kernel_errors` makes a BackendError that says what was tried.
         with (
             kernel_errors(f"delete the neighbour {neighbour}"),
             closing(Netlink()) as netlink,
@@ -198,7 +201,8 @@ def _entries(netlink: Netlink, family: int) -> list[_Entry]:
     entries: list[_Entry] = []
     for answer in netlink.dump(_RTM_GETNEIGH, _NEIGHBOUR.pack(family, 0, 0, 0)):
         (_family, index, state, flags), attributes = parts_of(answer, _NEIGHBOUR)
-        # With NTF_EXT_LEARNED, the entry stays only until the program that added it deletes it.
+        # With NTF_EXT_LEARNED, an entry belongs to a program that deletes it again. So it does not
+        # count as permanent, even if it has this state.
         is_permanent = bool(state & _NUD_PERMANENT) and not flags & _NTF_EXT_LEARNED
         mac = attributes.get(_NDA_LLADDR, b"").hex(":")
         entries.append(_Entry(index, attributes.get(_NDA_DST, b""), mac, is_permanent))

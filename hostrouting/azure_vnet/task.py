@@ -111,7 +111,9 @@ class CleanStaleAzureVnet:
     link_layer: LinkLayer = attrs.field(factory=KernelLinkLayer, kw_only=True, repr=False)
 
     def plan(self, _ctx: phases.Context | None = None) -> CleanupPlan:
-        """Find out what is stale on this host now; change nothing."""
+        """Find out what is stale on this host now; change nothing. The context, which `phases.plan`
+        passes, is not needed.
+        """
         section = self.config.azure_vnet_cleanup
         if section is None:
             return CleanupPlan()

@@ -35,6 +35,7 @@ def undo_script(entries: Iterable[CleanupEntry]) -> str:
             lines.append(f"{_route_command(entry.thing)} || status=1")
     if rules:
         lines += _rule_lines(rules)
+    # `_HEAD` sets $status to 0, and each command that fails sets it to 1.
     return _HEAD + "\n".join([*lines, "exit $status", ""])
 
 

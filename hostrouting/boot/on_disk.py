@@ -30,8 +30,9 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
     4. the file by which an administrator opens the gate, because it would also open a gate that is
-       installed later; and the guard's note that another program undoes its repairs. Both count
-       only beside other files of ours: an administrator may open the gate before it is installed,
+       installed later; and the guard's note that another program undoes its repairs. Both are
+       listed only if there are other files of ours, because an administrator may open the gate
+       before it is installed,
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)
@@ -47,7 +48,7 @@ def proof_of_installation(files: Files) -> list[str]:
     """The paths of our files on this host that a run writes only after config.json. If there are
     any, config.json was there, and it is an error if it is missing. Other files prove nothing: a
     run that was killed may have left the program or a temporary file, and an administrator may have
-    opened the gate.
+    written the file that opens the gate.
     """
     return _ours_among(files, _written_later(files))
 

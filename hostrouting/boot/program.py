@@ -1,9 +1,8 @@
 """The program of a node, hostrouting.pyz: the library itself in one file, with what it needs.
 
 It is an archive of the sources of the running library, however that was installed, and of compiled
-files, which the interpreter of the node has made (`host.interpreter`). In front of the archive are
-two digests: that of the sources shows whether the program differs, without a compilation, and that
-of the archive shows whether the file is damaged.
+files, which the interpreter of the node has made (`host.interpreter`). In front of the archive is
+a digest of the sources, by which an operator can compare programs.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files as files_of_package
 from typing import TYPE_CHECKING
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 PACKAGES = ("hostrouting", "phases", "attr", "attrs")
 """The packages whose sources a node needs."""
-_OURS = ("hostrouting/", "phases/")
 _NOT_FOR_NODES = (
     "hostrouting/__pyinstaller/",
     "hostrouting/testing/",
@@ -40,7 +39,6 @@ _NOT_FOR_NODES = (
 """What no command of a node loads."""
 _MAIN = "hostrouting/__main__.py"
 """The file that Python runs. The archive has it a second time at its root: Python looks there."""
-_DIGEST_SIZE = 65  # a SHA-256 in hexadecimal, and the end of its line
 
 
 @attrs.frozen
@@ -55,11 +53,10 @@ class Program(File):
     def has_content(self, files: Files) -> bool:
         """Whether the file on the host has the sources of the running library, and is undamaged. It
         need not have the right compiled files: without them, the program only starts more slowly.
+        Nor does the release of attrs count: otherwise two agents of one release, with different
+        versions of attrs, would replace the program in turns.
         """
-        program = files.read_bytes(HostLayout.program_path) or b""
-        head = _head()  # has the digest of the sources; the digest of the whole archive follows
-        archive = program[len(head) + _DIGEST_SIZE :]
-        return program == head + _digest(archive) + archive
+        return _has_our_sources(files.read_bytes(HostLayout.program_path) or b"")
 
     def content(self) -> bytes:
         """Make the program: sources and compiled files or, for an image, only sources.
@@ -70,43 +67,49 @@ class Program(File):
         return pack(self.interpreter.compile(self.interpreter.find(), sources_of_program()))
 
 
-def pack(files: Mapping[str, bytes]) -> bytes:
-    """Make the bytes of the program: a head, the digest of an archive, and the archive, which has
-    these `files` (by their names in it). The head is the line that starts Python, and the digest of
-    the library's sources, by which an outdated program is known. The digest of the archive shows
-    whether the file is damaged.
+@cache
+def _has_our_sources(program: bytes) -> bool:
+    """Whether these are the bytes of a program with the sources of the running library. Whatever
+    compiled files and attrs are in it, no other byte may differ from what `pack` makes.
+    """
+    wanted = _our_sources()
+    # Of a damaged archive, zipfile raises many errors.
+    with suppress(Exception), zipfile.ZipFile(io.BytesIO(program)) as archive:
+        for name in archive.namelist():
+            if name.startswith("attr") or name.endswith(".pyc"):
+                wanted[name] = archive.read(name)
+        return program == pack(wanted)
+    return False
 
-    Equal files give equal bytes, because each gets the default date of zipfile. Nothing is
-    compressed, so that Python loads the program fast.
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    """Make the bytes of the program: the line that starts Python, the digest of the library's
+    sources, and an archive, which has these `files` (by their names in it).
+
+    Equal files give equal bytes, because they are sorted, and each gets the default date of
+    zipfile. Nothing is compressed, so that Python loads the program fast.
     """
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as writer:
-        for name, content in files.items():
-            writer.writestr(zipfile.ZipInfo(name), content)
-    return _head() + _digest(archive.getvalue()) + archive.getvalue()
-
-
-def _head() -> bytes:
-    """The line that starts Python, and the digest of the library's sources."""
-    return f"#!/usr/bin/env python3\n{sources_digest()}\n".encode()
-
-
-def _digest(archive: bytes) -> bytes:
-    return f"{hashlib.sha256(archive).hexdigest()}\n".encode()
+        for name in sorted(files):
+            writer.writestr(zipfile.ZipInfo(name), files[name])
+    return f"#!/usr/bin/env python3\n{sources_digest()}\n".encode() + archive.getvalue()
 
 
 @cache
 def sources_digest() -> str:
-    """The digest by which a node's program is known to have the sources of the running library. The
-    sources of attrs do not count: otherwise two agents of one release, with different versions of
-    attrs, would replace the program in turns.
-    """
+    """The digest of the sources of the running library, without those of attrs."""
     digest = hashlib.sha256()
-    for name, text in sources_of_program().items():
-        if name.startswith(_OURS):
-            digest.update(f"{name} {len(text)}\n".encode())
-            digest.update(text)
+    for name, text in _our_sources().items():
+        digest.update(f"{name} {len(text)}\n".encode())
+        digest.update(text)
     return digest.hexdigest()
+
+
+def _our_sources() -> dict[str, bytes]:
+    """The sources that the program needs, without those of attrs."""
+    sources = sources_of_program()
+    return {name: sources[name] for name in sources if not name.startswith("attr")}
 
 
 def version() -> str:

@@ -35,7 +35,9 @@ def _program(function: str) -> str:
 _GATE_SCRIPT = rf"""
 unit=$1;
 program={HostLayout.program_path};
+folder={HostLayout.run_directory};
 opening={HostLayout.opening_path};
+status=;
 
 # Every end but `pass` refuses the start with 255, also an early one, such as a fork that fails.
 # With 1 to 254, systemd would skip the start and report a success. A pipe that the unit has closed
@@ -53,20 +55,24 @@ umask 022;
 
 # Python runs in the background, and the shell waits for it: so a signal reaches the shell at once,
 # and it exits with 255 even if the unit counts SIGTERM as a success (SuccessExitStatus=). A program
-# that is still being loaded cannot log why it ends.
+# that is still being loaded cannot log why it ends. When Python has ended, another process may have
+# its number.
 stop() {{
-  kill $! 2>/dev/null;
-  wait $!;
-  [ $? = {REFUSED} ] || say "<3>hostrouting: $unit was refused: a signal ended the gate";
+  [ -n "$status" ] || {{ kill $! 2>/dev/null; wait $!; status=$?; }};
+  [ $status = {REFUSED} ] || say "<3>hostrouting: $unit was refused: a signal ended the gate";
   exit;
 }};
 trap stop HUP INT QUIT TERM USR1 USR2;
 
 # The opening is a regular file of root's that only root can write and nobody can execute, with a
-# reason in its first line. `status` has the same rule (gate/unit_gates.py).
+# reason in its first line, in a folder (no link) of root's that only root can write. `status` has
+# the same rule (gate/unit_gates.py). Whose the file is counts when the folder has been looked at:
+# from then on, nobody else can put another file there.
 listed= reason=;
-[ ! -O $opening ] || listed=$(ls -ld $opening);
-case $listed in -r[w-]-[r-]--[r-]--*) read -r reason <$opening;; esac;
+[ ! -O $folder ] || [ ! -O $opening ] || listed=$(ls -ld $folder $opening);
+case $listed in d????-??-*$folder?-r[w-]-[r-]--[r-]--*)
+  [ ! -O $opening ] || read -r reason <$opening;;
+esac;
 case $reason in *[![:space:]]*)
   say "<4>hostrouting: $unit starts UNCHECKED: $opening: $reason";
   pass;;
@@ -80,7 +86,7 @@ status=$?;
 [ $status != {PASSED} ] || pass;
 
 # The command that opens the gate needs this folder, which the program would have made.
-[ -d {HostLayout.run_directory} ] || mkdir -m 755 {HostLayout.run_directory};
+[ -d $folder ] || mkdir -m 755 $folder;
 [ $status != {REFUSED} ] || exit;
 
 # Any other status, even 0, means that the program did not run to its end.
@@ -236,8 +242,9 @@ def _render(
     is_enabled: bool = True,
 ) -> str:
     """The text of a unit of ours, which runs this command in a sandbox. `settings` are further
-    lines of [Service]. The sandbox leaves the command these `capabilities`, and these system
-    `calls` beside the usual ones; `paths` are settings that say where it may write.
+    lines of [Service], and `after` are units that it starts after. With `is_enabled`, systemd can
+    start it at boot. The sandbox leaves the command these `capabilities`, and these system `calls`
+    beside the usual ones; `paths` are settings that say where it may write.
     """
     lines = [
         "[Unit]",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from hostrouting.check.sentences import check_findings
-
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
     from hostrouting.config.settings import Mode
@@ -17,13 +15,11 @@ _EMPTY_ROUTE = {"destination": "", "gateway": "", "dev": "", "metric": 0}
 
 
 def check_document(
-    report: CheckReport, *, mode: Mode, findings: Iterable[Finding] | None = None
+    report: CheckReport, *, mode: Mode, findings: Iterable[Finding]
 ) -> dict[str, Any]:
-    """The JSON document of a check. A command gives `findings` if it adds some of its own to those
-    of the check.
+    """The JSON document of a check. `findings` are those of the check, and perhaps some that a
+    command adds.
     """
-    if findings is None:
-        findings = check_findings(report, mode=mode)
     verdicts: dict[str, str] = {}
     expected_devs: dict[str, list[str]] = {}
     for family in report.families:
@@ -37,5 +33,6 @@ def check_document(
         "mode": mode,
         "expectedDevs": expected_devs,
         "findings": [finding.to_mapping() for finding in findings],
+        # `to_mapping` leaves out keys with their default value; programs get all keys.
         "repair": [{**_EMPTY_ROUTE, **route.to_mapping()} for route in report.routes],
     }

@@ -74,13 +74,15 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
         all_devs = devs_of(defaults)
         # If the first default route is only for root, packets of other users take another one, and
         # nobody knows which is meant.
-        if len(all_devs) > 1 and _is_for_root_alone(fib, defaults[0]):
+        if len(all_devs) > 1 and _may_be_for_some_users(fib, defaults[0]):
             doubtful |= all_devs
-    # The devices of the first default route without a tunnel, if a tunnel is expected.
+    # If a tunnel is expected: the devices of the first default route without a tunnel. If only one
+    # card may be meant, the tunnel sends its own packets by this card.
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     card_below_tunnel = _card_below_tunnel(hidden, devs, devices)
     hidden_card = None
-    # A tunnel that the configuration names may have no default route, and then hides no card.
+    # The tunnel hides the default route of this card only by a default route of its own, which a
+    # tunnel that the configuration names may lack.
     if has_tunnel(devs & devs_that_count, links):
         hidden_card = card_below_tunnel
     expected = devs | doubtful
@@ -115,9 +117,9 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
 
 
 def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
-    """Yield the default routes of a table, in the order in which Linux uses them. Two routes to the
-    halves of all addresses, as VPNs add them, count as one: it has the prefix of the first half
-    and the next hops of both.
+    """Yield the default routes of a table, in the order in which Linux uses them. `every` is the
+    prefix of all addresses. Two routes to its halves, as VPNs add them, count as one: it has the
+    prefix of the first half and the next hops of both.
     """
     halves = [route for half in every.halves() for route in table.routes_to(half)[:1]]
     if len(halves) == 2 and all(route.type == "unicast" for route in halves):
@@ -129,14 +131,14 @@ def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
             yield route
 
 
-def _is_for_root_alone(fib: Fib, default: Route) -> bool:
+def _may_be_for_some_users(fib: Fib, default: Route) -> bool:
     """Whether this default route may be only for some users: the first rule that leads plain
     packets to its table has a uidrange. Plain packets are root's, so other users may have another
     default route.
     """
     for applied in fib.applied:
-        # A rule with a `to` gives no default route. Any other rule selects plain packets to all
-        # addresses, or to none, so it is enough to ask about one address, such as 0.
+        # Default routes are taken only from rules without a `to`. Such a rule selects plain packets
+        # to all addresses, or to none: so one address, such as 0, stands for all.
         if applied.rule.table == default.table and applied.selects_plain(0):
             return "uidrange" in dict(applied.conditions)
     return False
@@ -157,12 +159,13 @@ def _devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fr
 def _routes_that_count(
     defaults: Iterable[Route], counting: frozenset[str], links: Mapping[str, Link]
 ) -> tuple[Route, ...]:
-    """The default routes through the devices that count (`counting`), without their next hops
-    through other devices.
+    """Return the default routes through the devices that count (`counting`), without their next
+    hops through other devices. A pair of routes to the halves of all addresses (/1) is among
+    `defaults` as one route.
 
-    A VPN may add the two halves (/1) of a default route, as OpenVPN does (`redirect-gateway def1`),
-    so halves by a tunnel count. Halves by another device are probably the very routes that the
-    check has to find. They count only if every whole default route (/0) is a tunnel's.
+    Whole default routes (/0) count. Halves by a tunnel do, too, because OpenVPN adds such routes
+    (`redirect-gateway def1`). Halves by another device are probably the very routes that the check
+    has to find, so they count only if every whole default route is a tunnel's.
 
     tests/hosts: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
     """

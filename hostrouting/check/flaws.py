@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def find_flaws(judge: Judge) -> Iterator[Finding]:
-    """Yield the flaws of one family, the worst first."""
+    """Yield the flaws of one family, the worst first: warnings that do not change the verdict."""
     yield from _hosts_in_service_networks(judge)
     yield from _competing_defaults(judge)
 
@@ -50,7 +50,8 @@ def _known_addresses(judge: Judge) -> dict[IP, str]:
             if hop.gateway is not None:
                 known[hop.gateway] = "a gateway"
     for address in judge.devices.addresses:
-        link = judge.devices.links.get(address.dev)  # none if it came after the list of devices
+        # None if the device was added after the devices were read, and before the addresses were.
+        link = judge.devices.links.get(address.dev)
         # kube-proxy and a DNS cache have the addresses of services on dummy devices.
         if link and link.kind != "dummy":
             known[address.ip] = f"the address of {address.dev}"

@@ -132,7 +132,8 @@ class Judge:
 
     def opinion_on_route(self, route: Route, *, packets_are_marked: bool = False) -> Opinion:
         """The opinion on packets that take this route, by the first of `RULES_FOR_ROUTES` that has
-        one. It is kept for the next call (`_opinions`).
+        one. It is kept in `_opinions` for the next call, together with the route, so that no other
+        object gets the `id` in its key.
         """
         key = (id(route), packets_are_marked)
         if key not in self._opinions:
@@ -388,6 +389,8 @@ def allowed_by_configuration(judge: Judge, dev: str, _: TakenRoute) -> Opinion |
 
 def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
     """Doubt a CNI's bridge that has a card as a port: packets may go to pods, or out by the card.
+    If the operator has allowed the bridge, `allowed_by_configuration`, which is asked before, has
+    decided already.
 
     tests/hosts: cni0-with-a-rail; cni0-with-a-rail-allowed is fine.
     """
@@ -406,8 +409,9 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
     in a network of the uplink or of another bridge of pods.
 
     There is no opinion if the CNI does not use the device for such a route. A pod's device is for
-    routes to single addresses. A device for marked packets is only for packets that a rule has
-    selected by their mark or their incoming device.
+    routes to single addresses, so not for a wide route (`is_wide`, to several addresses). A device
+    for marked packets is only for packets that a rule has selected by their mark or their incoming
+    device.
 
     tests/hosts: calico-ipip, flannel-vxlan, cilium-tunnel and every other node with a CNI;
     cni-ptp-wide, antrea-egress; cilium-pool-is-the-node-subnet; cni0-left-beside-calico,
@@ -421,11 +425,13 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
         row.use == "marked" and not taken.packets_are_marked
     ):
         return None
+    # Left behind, because the addresses are those of another network?
     if taken.is_wide:
         for owner in judge.devices.devs_with_network_around(taken.route.prefix):
             is_rival = owner in judge.uplinks.devs or judge.devices.is_used_as(owner, "bridge")
             if is_rival and owner != dev:
                 return Opinion(Grade.DOUBT, TWO_CNIS, f"{dev} beside the network of {owner}")
+    # Left behind, because the pods are another CNI's?
     if row.use in {"network", "bridge"}:
         for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
             if not _serves(cni, pods_cni):

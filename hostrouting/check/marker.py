@@ -34,7 +34,11 @@ def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding])
         for path in HostLayout.markers:
             if path != marker:
                 files.remove(path)
-        if files.read(marker) != text:
+        former = None
+        # The folder may be another user's, who can put there what root cannot read, and replaces.
+        with suppress(HostError):
+            former = files.read(marker)
+        if former != text:
             files.write(marker, text)
     except HostError:
         remove_markers(files)

@@ -70,17 +70,17 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
     )
 
 
-def intended(judge: Judge, other: OtherPackets) -> Opinion | None:
+def intended(judge: Judge, packets: OtherPackets) -> Opinion | None:
     """Packets are fine if the operator has written the rule that sets them apart into
     `intendedRules`. The rule may select these packets, or all except these.
 
     tests/hosts: policy-routing-intended, vpn-for-one-user-intended.
     """
-    is_intended = other.end.rule.selection in judge.config.intended_rules
+    is_intended = packets.end.rule.selection in judge.config.intended_rules
     return FINE if is_intended else None
 
 
-def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
+def of_a_connection(judge: Judge, packets: OtherPackets) -> Opinion | None:
     """Judge packets of this host's own connections, if a rule treats them differently because of
     their source alone. TCP looks up a route twice: first without a source, and then with the source
     that the first route has given. So packets with this source are usual, and must not escape. None
@@ -93,67 +93,68 @@ def of_a_connection(judge: Judge, other: OtherPackets) -> Opinion | None:
     tests/hosts: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
-    block = other.end.rule.src
+    block = packets.end.rule.src
     # Usual packets need not meet a further condition, such as a mark.
-    if block is None or len(conditions_of(other.end.rule)) > 1:
+    if block is None or len(conditions_of(packets.end.rule)) > 1:
         return None
-    # These packets are from the block or, if they meet no condition, from elsewhere.
-    is_inside = bool(other.met)
-    # For each source that Linux may choose: whether packets with this source are among these.
-    are_these = [(ip in block) is is_inside for ip in _sources_of(judge, other.plain)]
-    if other.opinion_on_route.name == PODS_HIDDEN and not any(are_these):
+    # The packets are from the block or, if they meet no condition of the rule, from elsewhere.
+    is_inside = bool(packets.met)
+    # For each source that Linux may choose in the first lookup: whether the packets can have it.
+    can_have_source = [(ip in block) is is_inside for ip in _sources_of(judge, packets.plain)]
+    if packets.opinion_on_route.name == PODS_HIDDEN and not any(can_have_source):
         addresses = judge.devices.global_addresses
         node_ips = [each.ip for each in addresses if each.dev in judge.uplinks.devs]
-        are_these = [(ip in block) is is_inside for ip in node_ips]
-    if not any(are_these):
+        can_have_source = [(ip in block) is is_inside for ip in node_ips]
+    if not any(can_have_source):  # connections do not send such packets
         return None
     # If the first lookup leads to a CNI's device, and the second one to the uplink, nobody knows
     # whether the network beyond the uplink takes packets that did not go through the CNI's device.
-    is_by_a_cni = judge.opinion(other.plain).belongs_elsewhere
-    if is_by_a_cni and other.opinion_on_route.name == EXPECTED:
-        return unknown(judge, other)
-    if other.opinion_on_route.grade is Grade.DOUBT:
-        return by_a_device_in_doubt(judge, other) or unknown(judge, other)
-    if other.opinion_on_route.grade is Grade.FINE:
+    is_by_a_cni = judge.opinion(packets.plain).belongs_elsewhere
+    if is_by_a_cni and packets.opinion_on_route.name == EXPECTED:
+        return unknown(judge, packets)
+    if packets.opinion_on_route.grade is Grade.DOUBT:
+        return by_a_device_in_doubt(judge, packets) or unknown(judge, packets)
+    if packets.opinion_on_route.grade is Grade.FINE:
         return FINE
-    if all(are_these):
-        return other.opinion_on_route._replace(decision=other.end.decision)
-    return unknown(judge, other)  # the escape depends on the source that Linux chooses
+    if all(can_have_source):
+        return packets.opinion_on_route._replace(decision=packets.end.decision)
+    return unknown(judge, packets)  # the escape depends on the source that Linux chooses
 
 
-def from_a_device(judge: Judge, other: OtherPackets) -> Opinion | None:
+def from_a_device(judge: Judge, packets: OtherPackets) -> Opinion | None:
     """Packets that arrive on a device are fine, because the check is about what this host sends.
     But packets from pods of this node are in doubt if they escape, because they should reach the
     cluster.
 
     tests/hosts: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
     """
-    if "iif" not in other.met:
+    if "iif" not in packets.met:  # the rule does not select them by the device
         return None
-    leads_to_pods = any(other.met["iif"] in route.devs for route in judge.devices.pod_routes)
-    if leads_to_pods and other.opinion_on_route.grade is Grade.ESCAPE:
-        return unknown(judge, other)
+    are_from_pods = any(packets.met["iif"] in route.devs for route in judge.devices.pod_routes)
+    if are_from_pods and packets.opinion_on_route.grade is Grade.ESCAPE:
+        return unknown(judge, packets)
     return FINE
 
 
-def fine_by_its_route(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets are fine if the judge finds their route fine. It judges the route as one for
-    marked packets if these are marked or arrive on a device; otherwise as one for plain packets.
+def fine_by_its_route(_: Judge, packets: OtherPackets) -> Opinion | None:
+    """Packets are fine if the judge finds their route fine. Some routes of CNIs are right only for
+    packets that are marked or arrive on a device; `judge_other_end` has asked the judge
+    accordingly.
 
     tests/hosts: cilium-native and istio-tproxy (a mark).
     """
-    return FINE if other.opinion_on_route.grade is Grade.FINE else None
+    return FINE if packets.opinion_on_route.grade is Grade.FINE else None
 
 
-def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
+def of_a_user_network(judge: Judge, packets: OtherPackets) -> Opinion | None:
     """Packets of a network that a user has defined are fine: a CNI marks them, and keeps the
     network apart from the cluster's own. The network has a table that plain packets never look up,
     and an `unreachable default` in it refuses everything else.
 
     tests/hosts: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
     """
-    unreachable = other.end.decision.route
-    if other.met.keys() != {"fwmark"} or unreachable is None:
+    unreachable = packets.end.decision.route
+    if packets.met.keys() != {"fwmark"} or unreachable is None:
         return None
     if unreachable.type != "unreachable" or unreachable.prefix.length:
         return None
@@ -162,37 +163,37 @@ def of_a_user_network(judge: Judge, other: OtherPackets) -> Opinion | None:
     for route in judge.fib.routes:
         is_in_table = route.table == unreachable.table
         if is_in_table and any(judge.devices.is_used_as(dev, "network") for dev in route.devs):
-            return FINE
+            return FINE  # so the table is a CNI's
     return None
 
 
-def wrong_by_any_device(judge: Judge, other: OtherPackets) -> Opinion | None:
+def wrong_by_any_device(judge: Judge, packets: OtherPackets) -> Opinion | None:
     """Doubt packets that may be lost whatever device they leave by: no unicast route decides for
-    them, or a doubtful one, for example a route without a gateway. Functions that are asked later
-    look only at the device, and would say that such packets are fine.
+    them, or a doubtful one, for example a route without a gateway. The functions after this one in
+    `RULES_FOR_OTHER_ENDS` look only at the device, and would say that such packets are fine.
 
     tests/hosts: anycast-address-on-lo-refused.
     """
-    if other.end.decision.kind != "unicast" or other.opinion_on_route.name == DOUBTFUL_ROUTE:
-        return unknown(judge, other)
+    if packets.end.decision.kind != "unicast" or packets.opinion_on_route.name == DOUBTFUL_ROUTE:
+        return unknown(judge, packets)
     return None
 
 
-def by_the_device_of_the_source(judge: Judge, other: OtherPackets) -> Opinion | None:
+def by_the_device_of_the_source(judge: Judge, packets: OtherPackets) -> Opinion | None:
     """Packets from an address of this host are fine if they leave by the device that has this
     address. From an address of lo, they are fine by any card, because only the service with this
     address sends them.
 
     tests/hosts: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """
-    sources = other.end.rule.src
-    if "from" not in other.met or sources is None:
+    sources = packets.end.rule.src
+    if "from" not in packets.met or sources is None:
         return None
-    owners = {dev for block, dev in judge.fib.own_blocks if sources.overlaps(block)}
-    owners = {dev for dev in owners if judge.devices.cni_row(dev) is None}
+    devs_with_source = {dev for block, dev in judge.fib.own_blocks if sources.overlaps(block)}
+    owners = {dev for dev in devs_with_source if judge.devices.cni_row(dev) is None}
     if not owners:  # only pods, and the devices of CNIs that lead to them, have such addresses
         return FINE
-    devs = judge.fib.possible_devs(other.end.decision)
+    devs = judge.fib.possible_devs(packets.end.decision)
     is_of_lo = owners == {"lo"} and all(map(judge.devices.may_be_card, devs))
     is_of_device = len(owners) == 1 and owners == set(devs)
     return FINE if is_of_device or is_of_lo else None
@@ -232,7 +233,7 @@ def _addresses_for(hop: NextHop, judge: Judge) -> list[Address]:
     return (beside_gateway or own or of_lo or every)[:1]
 
 
-def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
+def bound_to_its_device(_: Judge, packets: OtherPackets) -> Opinion | None:
     """Packets of a socket that is bound to a device (`oif`) are fine: Linux ignores routes by other
     devices for them, so they leave by this device, wherever the rule leads.
 
@@ -240,38 +241,38 @@ def bound_to_its_device(_: Judge, other: OtherPackets) -> Opinion | None:
 
     tests/hosts: networkd-oif-rule.
     """
-    return FINE if "oif" in other.met else None
+    return FINE if "oif" in packets.met else None
 
 
-def of_a_vpn(judge: Judge, other: OtherPackets) -> Opinion | None:
+def of_a_vpn(judge: Judge, packets: OtherPackets) -> Opinion | None:
     """Marked packets are fine if they leave by no other device than the card below the tunnel. They
     are the VPN's own packets: it marks them, so that they do not leave by the tunnel again.
 
     tests/hosts: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
-    if other.met.keys() != {"fwmark"}:
+    if packets.met.keys() != {"fwmark"}:  # the rule does not select by the mark alone
         return None
-    devs = judge.fib.possible_devs(other.end.decision)
+    devs = judge.fib.possible_devs(packets.end.decision)
     return FINE if devs == (judge.uplinks.card_below_tunnel,) else None
 
 
-def by_a_device_in_doubt(_: Judge, other: OtherPackets) -> Opinion | None:
-    """Packets are in doubt, too, if the device of their route is, because nobody knows whether this
-    device is the intended uplink.
+def by_a_device_in_doubt(_: Judge, packets: OtherPackets) -> Opinion | None:
+    """Packets are in doubt if the judge doubts the device of their route, because nobody knows
+    whether this device is the intended uplink (`DEFAULT_ROUTES`).
 
     tests/hosts: second-card-for-root, mihomo-tun.
     """
-    return other.opinion_on_route if other.opinion_on_route.name == DEFAULT_ROUTES else None
+    return packets.opinion_on_route if packets.opinion_on_route.name == DEFAULT_ROUTES else None
 
 
-def unknown(_: Judge, other: OtherPackets) -> Opinion:
+def unknown(_: Judge, packets: OtherPackets) -> Opinion:
     """Doubt packets, because nothing shows whether they may go where they go. The finding names the
     rule that sets them apart, even one that the engine does not evaluate (`goto`): an operator can
     write it into `intendedRules`.
 
     tests/hosts: vpn-for-one-user, goto-for-marked-packets.
     """
-    return Opinion(Grade.DOUBT, OTHER_PACKETS, str(other.end.rule))
+    return Opinion(Grade.DOUBT, OTHER_PACKETS, str(packets.end.rule))
 
 
 RULES_FOR_OTHER_ENDS: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...] = (

@@ -22,8 +22,9 @@ T = TypeVar("T")
 def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
     """Judge the addresses from `first` to `last`: yield ranges with the same opinions (`Part`), in
     order. Each range is a cell of the tables: no route or rule begins or ends inside it, so Linux
-    decides alike for all its addresses, and only the first is looked up. It is judged for plain
-    packets, and for others, such as marked ones, that rules may lead elsewhere (`other_ends`).
+    decides alike for all its addresses, and only the first is looked up. Each range is judged for
+    plain packets, and for others, such as marked ones, that rules may lead elsewhere
+    (`other_ends`).
     """
     for low, high in judge.fib.cells(first, last):
         decision, other_ends = judge.fib.ends(low)

@@ -39,9 +39,9 @@ class Refusals(NamedTuple):
 
     def opinion(self, route: Route) -> Opinion:
         """Judge a route that refuses packets. It is fine if a row of the table of CNIs fits, and
-        the host has the proof that the row asks for (`config.cni.Proof`). It is in doubt if only
-        the proof is missing; or if no row fits, but the range may be a node's block and holds a
-        pod. Otherwise it is an escape.
+        the host proves that the route is the CNI's, for example by a pod of the CNI in the range
+        (`config.cni.Proof`). It is in doubt if only the proof is missing; or if no row fits, but
+        the range may be a node's block and holds a pod. Otherwise it is an escape.
         """
         # A CNI has no addresses in the networks of services, so it refuses none there.
         if any(route.prefix.overlaps(services) for services in self.services):
@@ -58,8 +58,7 @@ class Refusals(NamedTuple):
                 return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
         may_be_block = route.prefix.length >= _SHORTEST_POD_BLOCK[route.prefix.family]
         if may_be_block and any(self.devices.is_used_as(dev, "pod") for dev in inside):
-            reason = f"[{route}] refuses them, but holds pods"
-            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+            return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] refuses them, but holds pods")
         return Opinion(Grade.ESCAPE, route.type)
 
     def _devs_inside(self, refused: Route) -> Iterator[str]:

@@ -49,7 +49,7 @@ class Change(NamedTuple):
     after: Part  # the range itself
 
 
-Reasons: TypeAlias = list[tuple[Part, Why | None]]
+RangesWithWhy: TypeAlias = list[tuple[Part, Why | None]]
 """Ranges, each with the reason why no route repairs it; None if nothing escaped, or a route does.
 """
 
@@ -59,34 +59,40 @@ def propose_repair(
 ) -> Repair:
     """Find the routes that bring escaping packets back to the expected devices. Return these
     routes, and the ranges that no route repairs, with the reasons. `blocks` are the CIDRs, joined
-    where several make one prefix; `parts` are the judged ranges of the blocks.
+    where several make one prefix; `parts` are ranges of the blocks, with the opinions on each.
     """
     escaping = [part for part in parts if part.escape is not None]
     if not escaping:
         return Repair()
-    # For each part: why its route has to be deleted; None if a route that is added may help.
+    # For each part, by its first address: why its route has to be deleted; None if a route that is
+    # added may help.
     why_delete = {part.first: _why_delete_instead(judge, part) for part in escaping}
     prefixes: set[Prefix] = set()
     for part in escaping:
         # If only other packets escape, such as marked ones, a rule leads them away, and no route
         # repairs that.
         if part.opinion.grade is Grade.ESCAPE and why_delete[part.first] is None:
+            # A part lies in exactly one block.
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
             prefixes.update(_prefixes_to_add(judge, part, block))
     dev, possible, missing = _routes_to(judge, sorted(prefixes))
+    # Judge all again with the possible routes, and keep those that help.
     routes, changes = _proven(judge, parts, possible, blocks)
-    reasons: Reasons = []
+    # Each range as it is judged with the routes, and why it is not repaired. The reason is None if
+    # the routes repair the range, or if nothing escaped there.
+    ranges: RangesWithWhy = []
     for change in changes:
         why = None
         if change.before.escape is not None and not _is_repaired(change):
             why = why_delete[change.before.first] or _why_still(change.after, missing)
-        reasons.append((change.after, why))
+        ranges.append((change.after, why))
     unrepairable: list[Unrepairable] = []
-    if any(why is not None for _, why in reasons):
+    if any(why is not None for _, why in ranges):
         # A rule may repair what no route does. Try rules for each CIDR alone: a rule is for one
         # prefix, so a range that it repairs must not have addresses of two CIDRs.
         for cidr in _outermost(cidrs):
-            with_rules = _with_rules(judge, cidr, _inside(cidr, reasons))
+            with_rules = _with_rules(judge, cidr, _inside(cidr, ranges))
+            # `ranges_of` joins neighbours with the same reason, and leaves out those without one.
             unrepairable += [Unrepairable(*each) for each in ranges_of(with_rules)]
     return Repair(tuple(routes), dev, tuple(unrepairable))
 
@@ -98,10 +104,12 @@ def _outermost(cidrs: Sequence[Prefix]) -> Iterator[Prefix]:
             yield cidr
 
 
-def _inside(cidr: Prefix, reasons: Reasons) -> Reasons:
-    """The ranges that overlap the CIDR, cut off at its ends, with their reasons."""
-    inside: Reasons = []
-    for part, why in reasons:
+def _inside(cidr: Prefix, ranges: RangesWithWhy) -> RangesWithWhy:
+    """Of the ranges, return those that overlap the CIDR, cut off at its ends. Each keeps its `Why`,
+    the reason why no route repairs it.
+    """
+    inside: RangesWithWhy = []
+    for part, why in ranges:
         if part.first <= cidr.last and cidr.first <= part.last:
             first, last = max(part.first, cidr.first), min(part.last, cidr.last)
             inside.append((part._replace(first=first, last=last), why))
@@ -125,13 +133,15 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
 
 
 def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
-    """Yield the prefixes for new routes that Linux would use for this part, which lies in the
-    block. This is the prefix of the block or, if table main has a route there that is at least as
-    specific, the prefix of that route.
+    """Yield the prefixes for new routes that Linux would use for this part, a range of the block.
 
-    The halves of the prefix that overlap the part are yielded instead if Linux would still use the
-    present route, or if it is the prefix of all addresses, which a static route may not have. A
-    single address has no halves, so no route can help there.
+    Usually this is the prefix of the block, which is a CIDR or several joined. But if the present
+    route to the part has a prefix that is as long or longer, Linux would not use a route to the
+    block; so the prefix of the present route is taken.
+
+    In two cases, the halves of this prefix are yielded, as far as they overlap the part: Linux
+    would still use the present route because of its metric; or the prefix is that of all addresses,
+    which a static route may not have. A single address has no halves, so no route can help there.
     """
     # The route to the first address is that to the whole part.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
@@ -168,6 +178,7 @@ def _routes_to(
     uplinks = judge.uplinks
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
     devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
+    # While it is unclear which device is meant, a repair could lead through the wrong one.
     if uplinks.doubtful or not devs:
         return None, [], _NO_DEVICE
     why: Why | None
@@ -184,7 +195,7 @@ def _routes_to(
                 routes.append(route)
         if routes:
             return dev, routes, why
-    return None, [], why
+    return None, [], why  # of the last device that was tried
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
@@ -200,49 +211,49 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 # The rules that repair what no route does.
 
 
-def _with_rules(judge: Judge, cidr: Prefix, reasons: Reasons) -> Reasons:
-    """Find a rule for each range of the CIDR that no route repairs. Return the ranges with their
-    reasons; a reason has the rule that repairs its range, if there is one. A rule for the whole
-    CIDR is tried first, and then a rule for each network of pods of this node that packets do not
-    reach.
+def _with_rules(judge: Judge, cidr: Prefix, ranges: RangesWithWhy) -> RangesWithWhy:
+    """Look for rules that repair the ranges of the CIDR that no route repairs. Return the ranges;
+    if a rule repairs a range, its `Why` then has this rule (`Why.rule`). A rule for the whole CIDR
+    is tried first, and then a rule for each network of pods of this node that packets do not reach.
     """
     destinations = {cidr: None}
-    for part, _ in reasons:
+    for part, _ in ranges:
         hidden = part.opinion.hidden
         # There is no rule for a single pod, because the rule would outlive the pod.
         if hidden is not None and not hidden.prefix.is_single:
             destinations[hidden.prefix] = None
     for destination in destinations:
-        reasons = _with_rule(judge, destination, reasons)
-    return reasons
+        ranges = _with_rule(judge, destination, ranges)
+    return ranges
 
 
-def _with_rule(judge: Judge, destination: Prefix, reasons: Reasons) -> Reasons:
+def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> RangesWithWhy:
     """Try a rule by which packets to this destination look up table main before the rule by which
-    they escape. Return the ranges with their reasons, with the rule in the reason of each range
-    that it repairs.
+    they escape. Return the ranges; the `Why` of each range that the rule repairs then has the rule.
 
-    The rule is not proposed if it makes a range worse, or leads packets away from a device where
-    they are fine, such as a CNI's. While default routes are in doubt, which only the operator can
-    settle, it is proposed only if everything is fine with it.
+    If the rule is not worth proposing, the ranges are returned unchanged. It must not make a range
+    worse, or lead packets away from a device where they are fine, such as a CNI's. While default
+    routes are in doubt, which only the operator can settle, everything must be fine with it.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)
     if priority is None:
-        return reasons
+        return ranges
     rule = Rule(judge.fib.family, priority, table=TABLE_MAIN, dst=destination)
     changes = _changes(judge, before, judge.fib.with_rules([rule]), [destination])
     if _is_worse(changes):
-        return reasons
+        return ranges
     for old, new in changes:
         if old.opinion.belongs_elsewhere and old.decision.devs != new.decision.devs:
-            return reasons
+            return ranges
         if judge.uplinks.doubtful and new.worst_grade is not Grade.FINE:
-            return reasons
+            return ranges
+    # The rule is worth proposing: note it for the ranges that it repairs.
     after = [change.after for change in changes]
-    with_rule: Reasons = []
-    for part, why in reasons:
+    with_rule: RangesWithWhy = []
+    for part, why in ranges:
         is_inside = destination.first <= part.first <= destination.last
+        # `why.rule` is there if the rule for another destination repairs the range already.
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
             # `why` may say to delete a route that hides one of a CNI (`below-a-cni`). With the new
@@ -348,7 +359,8 @@ def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[R
 def _why_still(part: Part, missing: Why | None) -> Why:
     """Why this part is not repaired by the proposed routes. An earlier rule may decide, so that
     Linux does not look up table main, where the routes are; or some routes could not be made
-    (`missing` says why). Otherwise the proof has failed (`_NOT_PROVEN`).
+    (`missing` says why). Otherwise no new route would be more specific than the present ones,
+    or packets would still be lost with it (`_NOT_PROVEN`).
     """
     # If nothing escapes any more, a new doubt keeps the part from being repaired. Then the reason
     # comes from the decision for plain packets.

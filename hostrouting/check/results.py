@@ -66,8 +66,9 @@ FATES: dict[str, str] = {
 
 
 class Opinion(NamedTuple):
-    """What this package says about packets with one decision: plain packets, or others that a rule
-    treats differently.
+    """Whether packets with one decision are fine, in doubt, or escape; and how, or why.
+
+    The packets are plain ones, or others that a rule treats differently.
     """
 
     grade: Grade
@@ -219,7 +220,7 @@ class Repair(NamedTuple):
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
-        """The static routes for a configuration."""
+        """The routes for a configuration, without gateways: each host finds these itself."""
         return tuple(
             StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved
         )
@@ -285,12 +286,21 @@ class FamilyReport(NamedTuple):
 
     @property
     def missing_default(self) -> str:
-        """A short sentence that the default route is missing, if this is the verdict; otherwise
-        empty.
+        """A short sentence that the default route is missing, or the rule that leads to it, if this
+        is the verdict; otherwise empty.
         """
         if self.verdict != "no-default-route":
             return ""
+        if not self.looks_up_main:
+            return f"no IPv{self.family} rule looks up table main"
         return f"there is no IPv{self.family} default route"
+
+    @property
+    def looks_up_main(self) -> bool:
+        """Whether a rule looks up table main, where the default route may be."""
+        return TABLE_MAIN in {
+            rule.table for rule in self.snapshot.rules if rule.family == self.family
+        }
 
     def sentence_of(self, escape: Escape) -> str:
         """The sentence of the finding about an escape: what escapes, and by which devices it should
@@ -303,7 +313,7 @@ class FamilyReport(NamedTuple):
     @property
     def sentences(self) -> list[str]:
         """Why the verdict is what it is: a sentence for each reason, without the verdict's name."""
-        if self.verdict == "no-default-route":
+        if self.missing_default:
             return [f"{self.missing_default}, so no device is expected"]
         if self.verdict == "ok":
             return [_ok_sentence(self)]
@@ -313,7 +323,7 @@ class FamilyReport(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The first of these sentences, and how many more there are."""
+        """The first sentence of `sentences`, and how many more there are."""
         first, *others = self.sentences
         return f"{first}; and {len(others)} more" if others else first
 

@@ -35,18 +35,18 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
     severity = _SEVERITIES[mode]
     findings: list[Finding] = []
     for family in report.families:
-        if family.verdict == "no-default-route":
+        if family.missing_default:
             findings.append(_describe_missing_default(family, severity))
         findings += [_describe_escape(escape, family, severity) for escape in family.escapes]
-    unclear: list[Finding] = []
+    caveats: list[Finding] = []
     for family in report.families:
-        unclear += _describe_unrepairable(family, severity)
-        unclear += [*family.flaws, *family.doubts]
+        caveats += _describe_unrepairable(family, severity)
+        caveats += [*family.flaws, *family.doubts]
     # While it is unclear which device is meant ("default-routes"), a repair could lead through the
     # wrong card, so it is not shown.
-    if all(finding.name != "default-routes" for finding in unclear):
+    if all(finding.name != "default-routes" for finding in caveats):
         findings += _describe_repair(report)
-    findings += unclear
+    findings += caveats
     findings += _describe_allowances(report)
     return tuple(dict.fromkeys(findings))
 
@@ -59,25 +59,24 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
     table main, the default route may be in table main, and the remedy is to add the rule.
     """
     remedy = TO_HAVE_DEFAULT
-    looked_up = {(rule.family, rule.table) for rule in family.snapshot.rules}
-    if (family.family, TABLE_MAIN) not in looked_up:
-        add_rule = _command_for(family.family, "rule add pref 32766 lookup main")
-        remedy = Remedy("no rule looks up table main; add it", add_rule)
+    if not family.looks_up_main:
+        remedy = Remedy(
+            "add the rule", _command_for(family.family, "rule add pref 32766 lookup main")
+        )
     return Finding(
         "no-default-route",
         severity,
         family.sentence,
         f"IPv{family.family} default route",
         remedy,
-        {"family": family.family},
         can_retry=True,
     )
 
 
 def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -> Finding:
-    """The finding about a range that escapes. It says what an operator can do beside the repair:
-    delete the route, or allow the devices (those in `mayAllow`, for which commands print a line to
-    type).
+    """The finding about a range that escapes. It says what an operator can do beside the repair.
+    One way is to delete the route. The other is to allow the devices, if the escape may be intended
+    or the route is a CNI's: then the fact `mayAllow` has them, and commands print a line to type.
     """
     where = extent(family.family, escape.first, escape.last)
     facts = _facts_of(escape)
@@ -114,8 +113,9 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
     """Whether no static route can ever repair this range, even with other rules and gateways on the
-    host. Either the escaping route hides a CNI's, so that a static route would be wrong; or a
-    static route would not help, for example because none is more specific.
+    host. Either the escaping route hides a CNI's ("below-a-cni"), so that a static route would be
+    wrong; or it would not help ("not-proven"): no route is more specific than that of a single
+    address.
     """
     why = family.why_unrepaired(escape.first)
     return why is not None and why.reason in {"below-a-cni", "not-proven"}
@@ -123,9 +123,11 @@ def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
 
 def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
     """Whether the operator may have intended this escape, and so may want to allow its devices:
-    packets leave only by tunnels or bridges of guests, and their route does not hide a CNI's
-    (`_is_stuck`). Other devices are not proposed for `allowedDevs`: a card, InfiniBand or a dummy
-    is probably the very outage that the check is for.
+    packets leave only by tunnels or bridges of guests. Other devices are not proposed for
+    `allowedDevs`: a card, InfiniBand or a dummy is probably the very outage that the check is for.
+
+    An escape does not count if no static route can ever repair it (`_is_stuck`), for example
+    because its route hides a CNI's.
     """
     if escape.kind != OVERLAP or _is_stuck(escape, family):
         return False
@@ -191,10 +193,12 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     if not report.routes:
         return
     mappings = [route.to_mapping() for route in report.routes]
-    remedy = None
-    if not _has_key_of_ours(report):  # else it is configured already
-        remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
     sentence = f"{counted(len(mappings), 'static route')} would repair it"
+    remedy = None
+    if _has_key_of_ours(report):  # they may work, and an operator may want to keep them
+        sentence += ", in place of routes of hostrouting (see hostrouting status)"
+    else:
+        remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
     ranges: dict[str, None] = {}
     devs: dict[str, None] = {}
     for family in report.families:
@@ -229,7 +233,9 @@ def _has_key_of_ours(report: CheckReport) -> bool:
 
 
 def _addition_command(route: Route) -> str:
-    """The command that adds this route, without our protocol: `repair_commands` says why."""
+    """The command that adds this route. It names no protocol, so hostrouting does not take the
+    route for one of its own and delete it.
+    """
     key = str(route.prefix)
     if route.metric:
         key += f" metric {route.metric}"
@@ -246,7 +252,8 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": extents}
         remedy: Remedy | None = None
         if why.rule is not None:
-            # Another program's rule leads the packets away. The command adds `why.rule` before it.
+            # Another program's rule leads the packets away. A finding prints the command after this
+            # text: it adds `why.rule` before that rule.
             what_to_do = (
                 "exclude this network in the program that added the rule; until the next boot"
             )
@@ -330,11 +337,11 @@ def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
     allowed: list[tuple[str, str]] = []
     for family in report.families:
         ranges = ranges_of((part, part.allowance) for part in family.parts)
-        allowed += [(name, extent(family.family, *ends)) for name, *ends in ranges]
+        allowed += [(allowance, extent(family.family, *ends)) for allowance, *ends in ranges]
     by_allowance = grouped(allowed)
-    sentences = [
-        f"packets to {spoken(extents, most=3)} leave through {name}"
-        for name, extents in by_allowance.items()
+    sentences = [  # an allowance is a text such as "wg0 (allowedDevs)"
+        f"packets to {spoken(extents, most=3)} leave through {allowance}"
+        for allowance, extents in by_allowance.items()
     ]
     if sentences:
         yield Finding("allowed", "note", "; ".join(sentences), ", ".join(by_allowance))

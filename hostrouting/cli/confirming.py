@@ -19,9 +19,9 @@ _answers: list[bool] = []
 
 
 def prepare_question() -> None:
-    """Prepare for `is_confirmed`: from now on to the end of the process, SIGINT, SIGTERM and Ctrl-Z
-    only answer its question with no, so that none of them ends the process before the change is
-    taken back. ConfigError if there is no terminal to press Enter on.
+    """Prepare for `is_confirmed`: from now on to the end of the process, SIGINT, SIGQUIT,
+    SIGTERM and Ctrl-Z only answer its question with no, so that none of them ends the process
+    before the change is taken back. ConfigError if there is no terminal to press Enter on.
     """
     try:
         open("/dev/tty").close()
@@ -29,7 +29,7 @@ def prepare_question() -> None:
         raise bad_input(
             "--confirm", "there is no terminal to press Enter on", "run it from a terminal"
         ) from error
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTSTP):
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP):
         signal.signal(number, lambda *_: _answers.append(False))
 
 
@@ -40,7 +40,8 @@ def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
     question = (
         f"Press only Enter within {seconds:g} s to keep this change. Otherwise it is taken back."
     )
-    # In a thread, because a terminal that is stopped (Ctrl-S) takes no text, and `_ask` then hangs.
+    # `_ask` puts the answer into `_answers`, and so does a signal. It runs in a thread, because it
+    # hangs while the terminal is stopped (Ctrl-S) and takes no text.
     Thread(target=_ask, args=[*changes, question], daemon=True).start()
     # Look for an answer every 0.05 s. A wait for the thread would miss a signal that comes just
     # before the wait begins.
@@ -52,7 +53,8 @@ def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
 
 
 def _ask(*lines: str) -> None:
-    # Show the lines on the terminal, and note the answer: yes if an empty line is typed.
+    # Show the lines on the terminal, and put the answer into `_answers`: yes (True) if an empty
+    # line is typed.
     with suppress(OSError, termios.error), open("/dev/tty", "r+b", buffering=0) as terminal:
         termios.tcflush(terminal, termios.TCIFLUSH)  # what was typed before is no answer
         terminal.writelines(f"{printable(line)}\n".encode() for line in lines)

@@ -154,26 +154,16 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--json": {"action": "store_true", "help": "print one JSON document"},
 }
-
-
-class _Help(argparse.RawDescriptionHelpFormatter):
-    """Wraps the paragraphs of a description, except those with indented lines, which are lists."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        paragraphs = text.strip().split("\n\n")
-        for place, paragraph in enumerate(paragraphs):
-            if "\n  " not in paragraph:
-                fill = argparse.HelpFormatter._fill_text
-                paragraphs[place] = fill(self, paragraph, width, indent)
-        return "\n\n".join(paragraphs)
+_EITHER = {"check": ("--snapshot", "--snapshots"), "status": ("--metrics", "--json")}
+"""By command: the options of which only one can be typed."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser: the help of a command begins with the docstring of its module."""
+    """A parser: the help of a command begins with the docstring of its module, as it stands."""
 
     def format_help(self) -> str:
         name = self.prog.rpartition(" ")[2]  # of `hostrouting check`: check
-        if name in COMMANDS:  # only now: without --help, a call loads just its own module
+        if name in COMMANDS:  # loads the command's module, so only when its help is printed
             self.description = module_of(name).__doc__
         return super().format_help()
 
@@ -199,7 +189,7 @@ def make_parser() -> argparse.ArgumentParser:
     # takes long.
     common: dict[str, Any] = {
         "epilog": EXIT_CODES,
-        "formatter_class": partial(_Help, width=78),
+        "formatter_class": partial(argparse.RawDescriptionHelpFormatter, width=78),
         "allow_abbrev": False,
     }
     parser = _Parser(prog=PROGRAM, description=SUMMARY, **common)
@@ -207,10 +197,13 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (summary, arguments) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, **common)
+        exclusive = _EITHER.get(name, ())
+        # Python 3.11 cannot print the usage of a group without options.
+        either = command.add_mutually_exclusive_group() if exclusive else command
         for argument in arguments:
-            settings = dict(_ARGUMENTS[argument])
+            group = either if argument in exclusive else command
+            action = group.add_argument(argument, **_ARGUMENTS[argument])
             if argument == "--config":
                 # Without a file, `check` and `repair` use what is installed, or typed.
-                settings["required"] = name not in {"check", "repair"}
-            command.add_argument(argument, **settings)
+                action.required = "cidrs" not in arguments
     return parser

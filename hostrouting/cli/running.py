@@ -34,8 +34,8 @@ class TaskRun(NamedTuple):
     ) -> Iterator[str]:
         """The lines of the page that say how the run ended, and what it changed. After a success,
         the first line ends with `done` or, if nothing was changed, with `nothing` (if given). After
-        a failure, it says what failed. The page has the findings `shown_below` after these lines,
-        with their remedies, so here they only appear as what failed.
+        a failure, it says what failed. `shown_below` are findings that the page has after these
+        lines: here, they are only named if a step failed with them first, and without a remedy.
         """
         if not self.report.ok:
             yield from self._failure_lines({finding.sentence for finding in shown_below})
@@ -49,7 +49,8 @@ class TaskRun(NamedTuple):
 
     def _failure_lines(self, shown_below: Collection[str]) -> Iterator[str]:
         # Why the run failed or stopped, before the list of what it has changed. `shown_below` are
-        # the sentences of the findings that the page has below, with their remedies.
+        # the sentences of the findings that the page has below, with their remedies: here, such a
+        # finding has only the line FAILED, or none.
         for step in self.report.failures:
             findings = getattr(step.error, "findings", ())
             errors = [finding for finding in findings if finding.severity == "error"]
@@ -75,7 +76,8 @@ class TaskRun(NamedTuple):
         return {
             "ok": self.report.ok,
             "changed": self.effects.changed,
-            **Effects.to_mapping(self.effects),  # without what a subclass adds
+            # Not `self.effects.to_mapping()`, because a subclass, which some tasks use, adds keys.
+            **Effects.to_mapping(self.effects),
             "files": {"write": self.wrote, "remove": self.removed},
             "failures": [error_document(step.error) for step in self.report.failures],
             "stopped": "" if self.report.ok else self.report.reason,

@@ -22,9 +22,9 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
 
 
 def repair_options(arguments: argparse.Namespace, config: HostRoutingConfig) -> str:
-    """The options of the command `repair` that the page proposes: the CIDRs, devices and file as
-    they were typed. A configuration from standard input cannot be read again, so its CIDRs and
-    devices take its place; `config` is the configuration with what was typed.
+    """The options, as text, of the command `hostrouting repair` that a page proposes: the CIDRs,
+    devices and file as they were typed. A configuration from standard input cannot be read again,
+    so its CIDRs and devices are named in place of a file. `config` has them, and what was typed.
     """
     if arguments.config == "-":
         section = config.route_overlap
@@ -89,9 +89,10 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
 
 
 def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration that `repair` extends by routes. As in `config_to_check`, but the typed
-    CIDRs are added to the expectedCidrs of `known`, and the devices of --allow to its allowedDevs,
-    because whoever applies the result wants to keep what is checked and allowed now.
+    """The configuration to which `repair` adds routes: `known`, which is in a file or installed,
+    with what is typed. Typed CIDRs are added to its expectedCidrs, and the devices of --allow to
+    its allowedDevs, because whoever applies the result wants to keep what is checked and allowed
+    now. Devices of --dev replace its expectedDevs.
     """
     section = config_to_check(known, arguments).route_overlap
     expected = (*known.route_overlap.expected_cidrs, *section.expected_cidrs)
@@ -105,8 +106,8 @@ def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) ->
 def check_or_load(
     arguments: argparse.Namespace, host: Host, config: HostRoutingConfig
 ) -> HostCheck:
-    """Check this host, or the saved snapshot that --snapshot names. The commands that the result
-    proposes have the options that were typed.
+    """Check this host, or the saved snapshot that --snapshot names, against `config`. The commands
+    in the findings repeat the options that were typed.
     """
     options = repair_options(arguments, config)
     if arguments.snapshot is None:

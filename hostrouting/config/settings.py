@@ -262,6 +262,7 @@ class StaticRoute(NamedTuple):
     def key(self) -> RouteKey:
         """The fields by which the kernel will distinguish this route from others (`Route.key`)."""
         prefix = Prefix.of(self.destination)
+        # The 0 is the tos: the route is for every packet.
         return RouteKey(TABLE_MAIN, prefix, 0, self.metric or DEFAULT_METRIC[prefix.family])
 
     def to_mapping(self) -> dict[str, Any]:
@@ -512,7 +513,11 @@ class HostRoutingConfig(NamedTuple):
         try:
             return read(cls, mapping)
         except ConfigError as error:
-            if not isinstance(given, Mapping) or any(key in our_keys for key in given):
+            if (
+                not isinstance(given, Mapping)
+                or any(key in our_keys for key in given)
+                or any(fault.remedy for fault in error.faults)  # a key is nearly one of ours
+            ):
                 raise
             # No key is ours, so this is probably an agent's own file: also name the key it lacks.
             remedy = "an agent's own file has the configuration under this key"
@@ -543,7 +548,7 @@ class HostRoutingConfig(NamedTuple):
         """Whether a host needs no files of hostrouting for this configuration: no unit
         waits for the gate, and systemd-networkd is not told to keep routes that it does not know.
         """
-        # `parts` need no look: a configuration that has any gates at least one unit.
+        # `parts` need not be asked for: if there is one, at least one unit is gated.
         return not gated_units(self) and self.manage_foreign != "keep"
 
     def replaced(self, names: Iterable[str], other: "HostRoutingConfig") -> "HostRoutingConfig":

@@ -243,7 +243,7 @@ class AppliedRule(NamedTuple):
     def is_for_a_device(self) -> bool:
         """Whether the rule selects only packets that this host forwards, by the device on which
         they arrive (`iif cni0`). Packets that this host sends count as arriving on lo, so `iif lo`
-        and `not iif cni0` select them.
+        and `not iif cni0` select them. Nobody writes `not iif lo`, which does not.
         """
         return self.rule.iif not in {None, "lo"} and not self.invert
 
@@ -269,9 +269,9 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 
 def _is_never_met(rule: Rule, condition: Condition, fib: "Fib") -> bool:
-    """Whether the engine can take this condition of the rule as false for every packet that it
-    follows: a `from` without an address that a socket of this host may have, or the `iif` of a
-    rule with `not`.
+    """Whether no packet that the engine follows meets this condition of the rule. There are two
+    such conditions: a `from` in which no socket of this host can have its address, and the `iif` of
+    a rule with `not`.
     """
     name, _ = condition
     if name == "iif":
@@ -359,8 +359,10 @@ class Fib:
             table = self.tables.get(rule.table) if rule.action == "to_table" else None
             conditions = conditions_of(rule)
             if not any(_is_never_met(rule, condition, self) for condition in conditions):
-                met = all(_plain_meets(rule, condition) for condition in conditions)
-                applied.append(AppliedRule(rule, rule.dst, rule.invert, conditions, met, table))
+                by_plain = all(_plain_meets(rule, condition) for condition in conditions)
+                applied.append(
+                    AppliedRule(rule, rule.dst, rule.invert, conditions, by_plain, table)
+                )
             elif rule.invert:  # no packet meets all conditions, so `not` selects every packet
                 for_all_packets = AppliedRule(
                     rule, None, invert=False, conditions=(), is_met_by_plain=True, table=table
@@ -412,7 +414,7 @@ class Fib:
         """The rule that captures the plain packet, if it does not capture all packets."""
         others: list[OtherEnd] = []
         rest: Decision | None = None
-        """The decision for the packets of this host that no rule has captured by conditions."""
+        """The decision for all packets of this host that no rule with conditions has captured."""
         captured: set[tuple[bool, tuple[Condition, ...]]] = set()
         """The conditions of the rules that have captured packets: for a later rule with equal
         conditions, no packets are left.
@@ -426,6 +428,7 @@ class Fib:
             if decision is None:  # the packets go on to the next rule
                 continue
             if is_all:
+                # A rule with `iif lo` may have decided already about all packets of this host.
                 rest = decision if rest is None else rest
                 # After `iif lo`, packets that this host forwards are left, for rules with an `iif`.
                 if applied.rule.iif != "lo":
@@ -464,9 +467,10 @@ class Fib:
 
     @cached_property
     def tables_for_plain(self) -> set[int]:
-        """The tables that some rule may look up for plain packets. A rule with `not` always counts,
-        because nearly every such rule selects plain packets: those to addresses outside its `to`,
-        or those that do not meet its conditions.
+        """The tables that some rule may look up for plain packets (root's, without a mark, a source
+        or a device). A rule with `not` always counts, because nearly every such rule selects some
+        of them: if it has conditions, those that do not meet them; if it has a `to`, those to other
+        addresses.
         """
         rules = [each for each in self.applied if each.is_met_by_plain or each.invert]
         return {each.rule.table for each in rules}

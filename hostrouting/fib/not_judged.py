@@ -36,7 +36,8 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
                 addresses = applied.to
             yield f"rule {rule}", addresses
     # For IPv6, Linux looks up table main even after its rule was deleted, until the first rule is
-    # added. An unusual rule shows that one was added. Without one, nobody can see if one ever was.
+    # added. An unusual rule shows that a rule was added. If all rules are usual, nobody can see
+    # whether one ever was.
     usual = default_rules(fib.family)  # for table local, and then for table main
     may_use_main_without_rule = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
     has_routes = any(route.table == TABLE_MAIN for route in fib.routes)

@@ -26,8 +26,8 @@ def find_faults(
     why it is open, so that units start unchecked. `faults` are what is wrong with config.json,
     which also makes the gate refuse every start.
 
-    A finding that makes the gate refuse every start gets the name gate-shut. If the gates of all
-    units are open, it keeps the name that it has, because it stops no start then.
+    A finding that makes the gate refuse every start gets the name gate-shut. If the gate is open,
+    too, this is what it does once it is closed.
     """
     reasons_to_refuse = [*faults]
     if units:
@@ -36,15 +36,13 @@ def find_faults(
             reasons_to_refuse += untrusted
             if not untrusted:  # else root would run here what others can change
                 reasons_to_refuse += find_failing_python(host, HostLayout.python_path)
-    gates = judge_gates(host, units)
-    if gates.held:
         reasons_to_refuse = [each._replace(name="gate-shut") for each in reasons_to_refuse]
-    return worst_first((*reasons_to_refuse, *gates.findings))
+    return worst_first((*reasons_to_refuse, *judge_gates(host, units)))
 
 
 def find_failing_python(host: Host, python: str, remedy: Remedy | None = None) -> Iterator[Finding]:
-    """Yield an error, with this remedy, if the Python at this path cannot run the installed
-    program, tried as the gate would run it: with it, the gate refuses every start.
+    """Yield an error, with this remedy, if the Python at this path cannot run the installed program
+    as the gate would run it. Then the gate refuses every start.
     """
     # Without systemd, nothing runs the gate, and the files of the host may be those of an image.
     if host.running_manager is None:

@@ -21,16 +21,23 @@ _RUN_OR_READ = (HostLayout.config_path, HostLayout.program_path, HostLayout.pyth
 
 def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
     """Yield an error for each file, folder or link by which users other than root can change what
-    root runs or reads in the gate: config.json, the program, Python, and what is at the paths
-    `others`. With one such error, the gate refuses every start.
+    root runs or reads in the gate: config.json, the program, Python, the folder of the lock, and
+    what is at the paths `others`. With one such error, the gate refuses every start.
     """
     command_of_untrusted: dict[str, str] = {}
-    for path in (*_RUN_OR_READ, *others):
-        for place in _way_to(files, path):
+    ways = [_way_to(files, path) for path in (*_RUN_OR_READ, *others)]
+    # Of the folder in /run, only this itself counts: in a container, /run may be as open as /tmp.
+    ways.append(follow_links(files, HostLayout.run_directory))
+    for way in ways:
+        for place in way:
             entry = files.look(place)
-            if entry is not None and entry.is_open_to_others:
-                # No command for what another user owns: it may be a link to anywhere, or a home.
+            if entry and entry.is_open_to_others:
+                # There is no command for what a user other than root (0) owns: it may be a link to
+                # anywhere, or a home. But the program is written anew, by another copy of it,
+                # because nobody can see in an archive what others have written there.
                 command = "" if entry.owner else command_of("chmod go-w", place)
+                if place == HostLayout.program_path:
+                    command = f"hostrouting apply --config {HostLayout.config_path}"
                 command_of_untrusted[place] = command
                 break  # others decide what comes after this place, so it need not be looked at
     for place, command in command_of_untrusted.items():

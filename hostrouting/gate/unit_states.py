@@ -15,11 +15,11 @@ from hostrouting.text import command_of
 if TYPE_CHECKING:
     from hostrouting.host.systemd import Manager
 
+# The worst first.
 State: TypeAlias = Literal[
     "stuck", "masked", "fails", "skipped", "unknown", "waiting", "queued", "no answer", "starting",
     "stopped", "runs", "not gated",
 ]  # fmt: skip
-"""The worst first."""
 PREDICATES: dict[State, str] = {
     "stuck": "has failed, and systemd does not start it again",
     "masked": "is masked, so systemd does not start it",
@@ -47,6 +47,11 @@ _PROPERTIES = (
     "ConditionTimestamp",
     "ExecMainStartTimestamp",
 )
+# By a value of ActiveState, SubState or LoadState: the state of the unit. The first counts: a unit
+# can be masked while it runs, or after it has failed.
+#
+# In the substate "condition", systemd runs an ExecCondition=, such as our gate. systemd starts a
+# unit that "fails" again; it has given up on one that is "stuck".
 _STATES: dict[str, State] = {
     "active": "runs",
     "reloading": "runs",
@@ -59,12 +64,6 @@ _STATES: dict[str, State] = {
     "not-found": "unknown",
     "deactivating": "stopped",
 }
-"""By a value of ActiveState, SubState or LoadState: the state of the unit. The first counts: a unit
-can be masked while it runs, or after it has failed.
-
-In the substate "condition", systemd runs an ExecCondition=, such as our gate. systemd starts a unit
-that "fails" again; it has given up on one that is "stuck".
-"""
 
 
 class UnitState(NamedTuple):
@@ -113,8 +112,7 @@ def unit_states(
             if is_template(unit) and name == plain_instance(unit):
                 continue
             state = _state_with_remedy(manager, properties)
-            names = {name, template_of(name)}
-            is_foreign = names.isdisjoint((*gated, HostLayout.guard_unit))
+            is_foreign = {name, template_of(name)}.isdisjoint((*gated, HostLayout.guard_unit))
             if is_foreign and state.state != "unknown":
                 state = UnitState(name, "not gated")
             states[name] = state
@@ -127,11 +125,11 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
     """
     unit = properties["Id"]
     state = UnitState(unit, _name_state(properties), properties["StateChangeTimestamp"])
-    # Without reset-failed, systemd may refuse this start because of those that have failed.
+    # After many failures, systemd refuses another start unless reset-failed comes before it.
     reset = command_of("systemctl reset-failed", unit)
     again = Remedy("when that is mended", f"{reset} && {command_of('systemctl start', unit)}")
     see_journal = Remedy("see", command_of("journalctl -u", unit), needs_root=False)
-    # This names the condition that was not met, which the journal of systemd 249 does not.
+    # `systemctl status` names a condition that was not met. The journal of systemd 249 does not.
     see_status = see_journal._replace(command=command_of("systemctl status", unit))
     unmask = "systemctl unmask"
     if properties["UnitFileState"] == "masked-runtime":  # until the next boot
@@ -163,7 +161,7 @@ def _name_state(properties: Mapping[str, str]) -> State:
     for value, state in _STATES.items():
         if value in shown:
             return state
-    # Without a row in `_STATES`, the unit is inactive.
+    # `_STATES` has no row for an inactive unit. Its job is a start that waits for another unit.
     if properties["Job"]:
         return "queued"
     if properties["ConditionResult"] == "no" and properties["ConditionTimestamp"]:

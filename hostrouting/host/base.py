@@ -15,8 +15,9 @@ class Files(Protocol):
     """The files of a host. Paths are absolute, as the host sees them; a HostError names the path
     and the remedy. A path that no host could have is a ValueError.
 
-    No method waits, even if a fifo is at the path. A caller that writes, links or removes holds the
-    lock of the host (`Host.locked`), unless no other process can do so at the same time.
+    No method waits, even if a fifo or a file with a lease is at the path. A caller that writes,
+    links or removes holds the lock of the host (`Host.locked`), unless no other process can do so
+    at the same time.
     """
 
     def read(self, path: str) -> str | None:
@@ -24,7 +25,8 @@ class Files(Protocol):
         UTF-8 become lone surrogates, and `write` makes the same bytes of these.
 
         A link to /dev/null, by which systemd masks a unit, is read as an empty file. Anything else
-        that is not a regular file raises HostError.
+        that is not a regular file raises HostError, and so does a file of which another process has
+        a lease (fcntl(2)).
         """
 
     def read_bytes(self, path: str) -> bytes | None:

@@ -104,7 +104,7 @@ def recorded_in_errors(
 ) -> Iterator[None]:
     """If an error leaves the block, record in the error what was changed by then, so that
     `effects_of` finds it. Any error counts, even `phases.Cancelled`. If an inner block has recorded
-    effects in the error already, they are kept, and come after the new ones.
+    its effects in the error already, they are kept, after those of this block.
 
     The arguments are read only when the error comes, so the caller may fill the lists in the block.
     """

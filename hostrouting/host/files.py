@@ -113,9 +113,11 @@ class LocalFiles:
             try:
                 status = os.fstat(handle)
                 require_kind("read", place, _entry(place, status), "file")
-                if status.st_size == 0:  # perhaps the kernel's, such as /proc/kmsg, which waits
+                if not status.st_size:  # perhaps the kernel's, such as /proc/kmsg, which waits
                     return b""
-                with open(f"/proc/self/fd/{handle}", "rb") as stream:
+                # Without O_NONBLOCK, it would wait for the end of a lease that its owner has.
+                opened = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_NONBLOCK)
+                with open(opened, "rb") as stream:
                     return stream.read(16_000_000)  # no file of ours is longer
             finally:
                 os.close(handle)
@@ -254,7 +256,8 @@ def open_lock(place: str) -> int:
     Whoever can open a file can lock it, so only the owner may open this one.
     """
     _make_folder(os.path.dirname(place))
-    descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(place, flags, 0o600)
     os.fchmod(descriptor, 0o600)  # if the file existed, it may have another mode
     return descriptor
 

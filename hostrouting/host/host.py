@@ -126,7 +126,10 @@ class Host:
         image, which has none.
         """
         if self.backend is None:
-            remedy = "use a snapshot of its host (--snapshot, in Python Snapshot.load)"
+            remedy = (
+                "for a check, use a snapshot of its host (--snapshot, in Python Snapshot.load); do "
+                "anything else on the host itself"
+            )
             raise BackendError(f"an image has no kernel; {remedy}", kind="unavailable")
         return self.backend()
 

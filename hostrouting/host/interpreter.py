@@ -92,22 +92,23 @@ class NodeInterpreter:
 
     def _is_usable(self, path: str) -> bool:
         """Whether a Python is at the path, its name does not say that it is too old, and it starts.
-        Of an image, none is run; nor is one that others can change, because of which a run fails.
+        Two kinds count as if they started, but are not run: a Python of an image, and one that
+        users other than root can change, because of which a run fails later.
         """
         places = [*follow_links(self._files, path)]
         entries = [self._files.look(place) for place in places]
-        if entries[-1] is None or min(_minors(places), default=OLDEST_PYTHON[1]) < OLDEST_PYTHON[1]:
+        oldest = OLDEST_PYTHON[1]
+        minor = min(_minors(places), default=oldest)  # no name may tell it: then it is new enough
+        if entries[-1] is None or minor < oldest:
             return False
         is_open = any(entry and entry.is_open_to_others for entry in entries)
-        if self._is_image or is_open:
-            return True
-        return not _failure_of_code(path, _TO_START)
+        return self._is_image or is_open or not _failure_of_python(path, _TO_START)
 
     def compile(self, path: str, sources: Mapping[str, bytes]) -> Mapping[str, bytes]:
         return _compile(path, tuple(sources.items()))
 
     def why_not_run(self, path: str) -> str:
-        return _failure_of_code(path, *_TRIAL, HostLayout.program_path)
+        return _failure_of_python(path, *_TRIAL, HostLayout.program_path)
 
 
 @cache
@@ -116,17 +117,18 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
     can run these sources, and compile them. The result is cached, because an agent may plan and
     install several times.
     """
-    with tempfile.TemporaryDirectory(prefix="hostrouting-") as folder:
+    # Not in TMPDIR: its owner could replace the folder. In /tmp, which is sticky, nobody else can.
+    with tempfile.TemporaryDirectory(prefix="hostrouting-", dir="/tmp") as folder:
         for name, source in sources:
             place = os.path.join(folder, name)
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "wb") as file:
                 file.write(source)
-        # The first of both folders is left out of the names in the compiled files, and the second
-        # is what is compiled.
-        reason = _failure_of_code(path, *_TRIAL, folder) or _failure_of(
-            path, *_COMPILE, folder, folder
-        )
+        reason = _failure_of_python(path, *_TRIAL, folder)
+        if not reason:
+            # The folder is given twice: it is left out of the names in the compiled files, and it
+            # is what is compiled.
+            reason = _failure_of_command(path, *_COMPILE, folder, folder)
         if reason:
             raise cannot_run(path, reason)
         files: dict[str, bytes] = {}
@@ -138,12 +140,12 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
         return files
 
 
-def _failure_of_code(path: str, code: str, *arguments: str) -> str:
+def _failure_of_python(path: str, code: str, *arguments: str) -> str:
     """Run this code with the interpreter at this path. Return why that failed, or empty."""
-    return _failure_of(path, "-I", "-S", "-c", code, *arguments)
+    return _failure_of_command(path, "-I", "-S", "-c", code, *arguments)
 
 
-def _failure_of(*command: str) -> str:
+def _failure_of_command(*command: str) -> str:
     """Run the command. Return why it did not end with the exit code PASSED: the last line that it
     has printed, or how it ended. Empty if it did.
     """
@@ -163,7 +165,7 @@ def _minors(paths: Iterable[str]) -> Iterator[int]:
     """Yield the N of each of the paths whose name is python3.N."""
     for path in paths:
         matched = _NAME.fullmatch(posixpath.basename(path))
-        if matched is not None:
+        if matched:
             yield int(matched[1])
 
 

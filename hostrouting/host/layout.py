@@ -36,10 +36,12 @@ class HostLayout:
     of_this_boot = (opening_path, fight_path)
     """The files under /run that an apply keeps, and a removal removes."""
     opening_command = (
-        f"(umask 022; mkdir -p {run_directory}; rm -f {opening_path}; echo REASON >{opening_path})"
+        f"(umask 022; install -d -o 0 {run_directory}; rm -f {opening_path}; "
+        f"echo REASON >{opening_path})"
     )
     """How root opens the gate. With another umask, others could write to the file, which does not
-    open the gate then. After a boot, the folder need not be there yet.
+    open the gate then. After a boot, the folder need not be there yet. `install` makes it, or takes
+    it back from other users, with the mode 0755.
     """
     node_command = f"{python_path} {program_path}"
     """How an operator calls the program on the node."""

@@ -175,7 +175,9 @@ class SystemdManager:
             values: dict[str, list[str]] = {}
             for line in lines_of_unit.splitlines():
                 name, _, value = line.partition("=")
-                if value == _NEVER:  # before systemd 250; later versions print nothing
+                # For a time that was never set, systemd before 250 prints "n/a", and later versions
+                # print nothing.
+                if value == _NEVER:
                     value = ""
                 values.setdefault(name, []).append(value)
             shown.append({name: " ".join(values.get(name, ())) for name in names})
@@ -249,6 +251,7 @@ class SystemdManager:
             *arguments,
             purpose=" ".join(arguments),
             what="systemd",
+            # What to install or do without systemctl: the words after "install the package".
             package="systemd, or write into an image (the command render)",
             fine=fine,
             timeout=timeout,

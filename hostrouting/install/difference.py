@@ -59,9 +59,9 @@ def find_systemd_changes(
     former: HostRoutingConfig | None,
     changes: FileChanges,
 ) -> tuple[Operation, ...]:
-    """Return what systemd has to do in a run, apart from reading the files that this run changes:
-    start, restart or stop the guard, and reload if it has not read what an earlier run has changed,
-    perhaps because that run was killed.
+    """Return what systemd has to do in a run: start, restart or stop the guard, and reload. The
+    reload is for files that an earlier run has changed and systemd has not read, perhaps because
+    that run was killed. What this run changes itself, it has systemd read in any case.
 
     `former` is what is installed, or None if it could not be read. Then nobody knows which units
     were gated, and systemd reloads in any case.
@@ -77,9 +77,11 @@ def find_systemd_changes(
     reload: list[Operation] = []
     if reason:
         reload.append(Operation("reload", "systemd", reason))
+    # In the order in which the run does it: the guard starts after all changes of files, and is
+    # stopped before them.
     if config.guard.enabled:
-        return (*reload, *guard)  # it starts as the files say now
-    return (*guard, *reload)  # it is stopped before its files go
+        return (*reload, *guard)
+    return (*guard, *reload)
 
 
 def _guard_operations(

@@ -52,7 +52,8 @@ class HostCheck(NamedTuple):
     @property
     def doubts(self) -> list[Finding]:
         """The findings that make a verdict undecided, or would if no address escaped. They are
-        found by their names, because the same findings in the report may have other remedies.
+        found by the names of the report's doubts, because the findings here may have other remedies
+        than those in the report.
         """
         return self.named(*(doubt.name for doubt in self.report.doubts))
 
@@ -79,21 +80,23 @@ def _findings_for_operator(
     """
     for finding in check_findings(report, mode=config.route_overlap.mode):
         remedy = finding.remedy
-        # "action" names the routes that would repair the host (`report.routes`).
-        if finding.name == "action":
+        # "action" names the routes that would repair the host (`report.routes`), and has no remedy
+        # if they would replace routes of ours.
+        if finding.name == "action" and remedy:
             remedy = Remedy("for good", repair_line(repair_options))
         # Packets may be meant to leave through these devices: the command allows that.
         elif remedy and "mayAllow" in finding.facts:
             remedy = remedy._replace(
                 command=line_to_allow(repair_options, finding.facts["mayAllow"])
             )
-        # An operator has to say which device is right: there is a command for each, in the reverse
-        # order. Of several cards, the one that Linux prefers is printed last, because the present
-        # routes may lead through another one.
+        # Only the operator knows which device is right, so there is a command for each. Each new
+        # command is put in front of the earlier ones. So of several network cards, the one that
+        # Linux prefers is printed last, because the present routes may lead through another one.
         if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
             expected = report.families[0].expected_devs[::-1]
             for dev in finding.facts.get("candidates", expected):
-                # A device is named for both families, so the other one has to expect it, too.
+                # --dev counts for IPv4 and IPv6, so each family has to expect the device, or has
+                # this finding itself.
                 if all(
                     dev in each.expected_devs or finding in each.flaws for each in report.families
                 ):

@@ -91,28 +91,29 @@ def install(  # noqa: C901  eight steps, which are read in one piece
     as_steps: bool,
     former_by_run: dict[str, HostRoutingConfig | None],
 ) -> CheckResult | phases.Skip:
-    """Bring what is wanted onto the host: first the files, then the guard, then the parts of a
-    pass: set routes, load the table for probes, check. Each part waits for what it needs, for up to
-    `wait` seconds; with `as_steps`, it is a step of its own. The numbers in the comments are those
-    of the steps in the module's docstring.
+    """Bring the requested configuration onto the host: write the files, start the guard, then make
+    the parts of a pass (set routes, load the table for probes, check). Each part waits for what it
+    needs, for up to `wait` seconds; with `as_steps`, it is a step of its own.
 
     Before the first change, the installed configuration is noted in `former_by_run` under the id of
-    the run, for an undo to install again; None if it cannot be read. An error has the effects of
-    all that was done before it.
+    the run, for an undo to install again; None if it cannot be read. The error of a run that fails
+    records what the run has changed (`effects_of`).
     """
     parts = [part for part in all_parts if STEPS[part] not in ctx.skip]
 
-    wanted = read_wanted(host, request)  # 1
-    plan = plan_install(host, wanted, parts)  # 2
-    require_possible(wanted, plan)  # 3
+    wanted = read_wanted(host, request)
+    plan = plan_install(host, wanted, parts)
+    require_possible(wanted, plan)
+    # An empty configuration removes everything, and an empty plan finds nothing to remove.
     if plan.is_empty and wanted.config == HostRoutingConfig():
         return phases.Skip(_NOTHING)
 
-    results: list[object] = []
-    errors: list[BaseException] = []  # raised at the end
-    with ExitStack() as locked:  # the lock, if step 4 takes it, is held until the guard has started
+    results: list[object] = []  # what each step has changed, or why it was skipped
+    errors: list[BaseException] = []  # of the steps after the files; raised at the end
+    with ExitStack() as locked:  # a lock that is taken in it is held until the guard has started
         with phases.inner_step("install-files", ctx) as step:
-            if plan.files or plan.systemd:  # 4; the parts do not need this lock, and take their own
+            # Only files and systemd need the lock here: each part takes it itself.
+            if plan.files or plan.systemd:
                 locked.enter_context(host.locked(step.ctx))
                 # Another run may have changed the host before this one got the lock.
                 wanted = read_wanted(host, request)
@@ -121,13 +122,13 @@ def install(  # noqa: C901  eight steps, which are read in one piece
             _log(ctx, plan.warnings)
             if not plan.is_empty:
                 former_by_run.setdefault(ctx.run_id, wanted.former)
-            step.result = write_files(host, plan)  # 5
+            step.result = write_files(host, plan)
         results.append(step.result)
         if gated_units(wanted.config):
             with _raised_later(errors), phases.inner_step("ask-systemd", ctx) as step:
                 step.result = _require_gates(host, wanted, plan, ctx)
             results.append(step.result)
-        if plan.for_systemd("start", "restart"):  # 6
+        if plan.for_systemd("start", "restart"):  # only the guard is started
             with _raised_later(errors), phases.inner_step("start-guard", ctx) as step:
                 step.result = start_guard(host, plan)
             results.append(step.result)
@@ -137,10 +138,10 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         results.append(result)
         return result
 
-    # 7; even if nothing has changed so far, because another run may have just changed the host.
+    # The parts are made even if nothing has changed so far: another run may have just changed the
+    # host.
     try:
-        # Also after an earlier error: `raise_together` joins that with the failure of a part only
-        # if the part was a step.
+        # After an error, too, each part is a step: `raise_together` joins only errors of steps.
         if as_steps or errors:
             # Not `parts`: a part that the run leaves out is reported as a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
@@ -155,7 +156,7 @@ def install(  # noqa: C901  eight steps, which are read in one piece
         done += effects_of(result)
     with recorded_in_errors(done.changes, done.files, done.operations, done.warnings):
         raise_together(errors)
-    last = results[-1]  # 8; the check is the last part, and its result has the report
+    last = results[-1]  # the check is the last part, and its result has the report
     report = last.report if isinstance(last, CheckResult) else None
     result = done + CheckResult(report=report)
     return phases.Skip(_RIGHT) if result == CheckResult() else result
@@ -176,8 +177,8 @@ def plan_install(
     dry run with the check as a part, the plan also has a check of the host as it would be
     afterwards: after this plan, or after the plans of the tasks before this one (`earlier`).
 
-    Raises the error of a config.json that cannot be read, because nobody knows what that file
-    protects. If the run may take protection away, this does not matter.
+    If the run must not take protection away, a config.json that cannot be read is an error, because
+    nobody knows what it protects.
     """
     if host.is_image:
         parts = ()  # an image has no kernel
@@ -243,9 +244,11 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
         raise RequirementError(findings=lacking)
     if plan.losses:
         raise ConfigError(plan.losses, headline=_WOULD_REMOVE)
+    # On a host without a configuration, and in an undo, a conflict fails the run only at its end.
     if wanted.former == HostRoutingConfig() or wanted.purpose == "undo":
         return
     former = wanted.former or HostRoutingConfig()  # None if it cannot be read
+    # The conflict of a route that is installed already is not new.
     former_keys = {route.key for route in former.static_routes.routes}
     if any(step.route.key not in former_keys for step in plan.routes.conflicts):
         plan.routes.require_no_conflict()  # names the others, too: they have to be solved as well
@@ -284,8 +287,9 @@ def _make_part(
     host: Host, part: PassPart, wanted: Wanted, plan: Plan, ctx: phases.Context, *, wait: float
 ) -> CheckResult | phases.Skip:
     """Make one part of a pass (set routes, load the table for probes, or check), again and again
-    while it awaits something. Raise the error of the last pass, if it has one, with the changes of
-    all passes.
+    while it awaits something, for up to `wait` seconds. Return the effects of all passes and, if
+    the part is the check, its report; a Skip if there is neither. Raise the error of the last pass,
+    if it has one, with the changes of all passes.
     """
     if host.is_image:
         return phases.Skip(_IMAGE)
@@ -303,6 +307,7 @@ def _make_part(
             # The markers of the last check are wrong if the configuration cannot be read any more.
             with markers_removed_on_failure(host.files):
                 config = read_installed(host)  # another run may have changed another section
+            # The settings of a part are the attribute with the name of the part.
             if getattr(config, part) != getattr(wanted.config, part):
                 raise HostError(_REPLACED, what="file")
             return run_pass(
@@ -318,6 +323,7 @@ def _make_part(
     with recorded_in_errors(done.changes, operations=done.operations):
         outcome = await_pass(host, make_pass, clock=_RunClock(ctx), wait=wait, say=ctx.log.info)
         error = outcome.error
+        # The findings of the error are raised with it below, so they are not logged here.
         raised = error.findings if error is not None else ()
         _log(ctx, [finding for finding in outcome.to_log if finding not in raised])
         if isinstance(error, NotReady):

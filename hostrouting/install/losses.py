@@ -38,8 +38,7 @@ def find_losses(
     - a static route that another one replaces, because the run and each start check the addresses;
     - other devices or rules that are allowed, which only change how the host is judged;
     - `probeRewrite` and `manageForeign`;
-    - in WARN, a gate that the installed configuration does not name (`gate`): by default, machines
-      have one.
+    - in WARN, the gate of machines that a configuration without a section `gate` has by default.
     """
     old = installed.route_overlap
     new = config.route_overlap
@@ -54,6 +53,7 @@ def find_losses(
     # An instance stays gated if its template does.
     wanted = set(gated_units(config))
     units = [unit for unit in gated if wanted.isdisjoint({unit, template_of(unit)})]
+    # In WARN, the gate that a configuration without a section `gate` has by default is no loss.
     if units and (installed.gate is not None or old.is_strict):
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
     if installed.static_routes.routes and not config.static_routes.routes:

@@ -124,8 +124,8 @@ class Plan:
         """
         if not config.route_overlap.cidrs:
             return self
-        # A plan with routes has all static routes. One without, as that of the check alone, leaves
-        # those that the tasks before it (`earlier`) would set.
+        # A plan that has routes has all static routes. If this one has none, as that of a task that
+        # only checks, the static routes are those of the tasks before it (`earlier`).
         plans: Sequence[Plan] = (self,) if self.routes != RoutePlan() else earlier
         for plan in plans:
             if plan.routes.conflicts or plan.routes.waiting:
@@ -133,8 +133,12 @@ class Plan:
             snapshot = plan.routes.apply_to(snapshot)
         report = check_snapshot(snapshot, config)
         settings = config.route_overlap
-        findings = findings_of(report, settings)
-        return attrs.evolve(self, report=report, mode=settings.mode, check_findings=findings)
+        return attrs.evolve(
+            self,
+            report=report,
+            mode=settings.mode,
+            check_findings=findings_of(report, settings),
+        )
 
     def to_mapping(self) -> dict[str, object]:
         check = None

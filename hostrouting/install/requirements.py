@@ -7,6 +7,7 @@ a missing nft.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ def find_requirements(
         shown = manager.show(_PROPERTIES, *map(plain_instance, gated))
         for unit, properties in zip(gated, shown, strict=True):
             yield from _why_it_cannot_be_gated(unit, properties)
-            # Only the run that writes the drop-in warns of this.
+            # Only the run that writes the drop-in warns of the variables that it takes away.
             if HostLayout.drop_in_path(unit) in changes.written_paths:
                 yield from _lost_variables(unit, properties)
         # A loaded instance of a template may have settings of its own.
@@ -103,10 +104,12 @@ def _why_gate_cannot_run(host: Host, changes: FileChanges) -> Iterator[Finding]:
         # An image may still get a Python.
         yield missing_interpreter()._replace(severity="warning" if host.is_image else "error")
         return
+    # If the run writes the program, its compilation shows whether the interpreter can run it (for
+    # an image, it is not compiled). Otherwise, the installed program is tried.
     for file in changes.writes:
         if isinstance(file, Program):
             try:
-                file.content()  # this runs the interpreter, which compiles the program
+                file.content()
             except HostRoutingError as error:
                 yield from error.findings
             return
@@ -121,7 +124,8 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
     """
     # An order through other units is not judged.
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
-    # If root runs the unit, it runs these other files in any case; only another root is refused.
+    # A user must not have root run the user's files in the gate. Where root runs the unit, it runs
+    # such files in any case, so only another root folder or image is refused.
     # DynamicUser= sets User=, too.
     is_root = properties["User"] in {"", "0", "root"}
     refused = OTHER_ROOTS if is_root else OTHER_FILES
@@ -129,7 +133,6 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
     own_name = properties["Id"]
     if is_template(unit):
         own_name = template_of(own_name)
-    remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
     if own_name != unit:
         sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
         remedy = f"name {own_name} in gate.units"
@@ -138,6 +141,7 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
             f"{unit} starts before {before[0]}, which the gate waits for: each would wait for the "
             "other"
         )
+        remedy = "name the unit that needs the network, such as kubelet.service, in gate.units"
     elif other_files:
         sentence = (
             f"{unit} has {other_files[0]}=, so root would run the gate from files that may be "
@@ -153,8 +157,9 @@ def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Findin
     """Yield a warning if the unit sets environment variables that our drop-in takes away (`UNSET`):
     its own program does not get them any more.
     """
-    # systemctl quotes an assignment that has a blank, in some versions as $'FOO=a b'.
-    variables = {word.strip("\"'$").partition("=")[0] for word in properties["Environment"].split()}
+    # systemctl quotes an assignment that has a blank, as a shell does.
+    assignments = shlex.split(properties["Environment"])
+    variables = {assignment.partition("=")[0] for assignment in assignments}
     lost = sorted(variables.intersection(UNSET.split()))
     if lost:
         sentence = (

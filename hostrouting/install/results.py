@@ -24,15 +24,15 @@ class CheckResult(Effects):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What the check found, as in the JSON document; empty if there was no check. They are also
-        right after a check in STRICT, although WARN is named: the modes differ only in what is an
-        error, and in STRICT a check with errors raises them, so it has no result.
-        """
+        """What the check found, as in the JSON document; empty if there was no check."""
         if self.report is None:
             return ()
+        # The modes differ only in what is an error. In STRICT, a check with errors raises them and
+        # has no result; any other check finds the same in both modes.
         return check_findings(self.report, mode="WARN")
 
     def log_fields(self) -> dict[str, object]:
+        """The fields of a log record: the effects and, after a check, what it found."""
         fields = super().log_fields()
         if self.report is None:
             return fields
@@ -43,6 +43,6 @@ class CheckResult(Effects):
         values = super().to_mapping()
         if self.report is None:
             return values
-        document = check_document(self.report, mode="WARN")
+        document = check_document(self.report, mode="WARN", findings=self.findings)
         del document["schema"], document["mode"]  # they are not those of a task
         return values | document

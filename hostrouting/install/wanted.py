@@ -33,9 +33,9 @@ class Request:
     """
 
     def own_part(self, config: HostRoutingConfig) -> object:
-        """The part of this configuration that the run is about: all of it without `names`, and
-        otherwise the section that is the first name. The other names are settings that a task for
-        one section only sets as well, such as the guard.
+        """The part of this configuration that the run is about: the section that is the first of
+        the `names`, or everything if there are no names. The other names are only settings that go
+        with the section, such as the guard.
         """
         if not self.names:
             return config
@@ -69,30 +69,30 @@ class Wanted:
 
 def read_wanted(host: Host, request: Request) -> Wanted:
     """Return the whole configuration that a run installs on this host: the requested one or, if the
-    request names sections, the installed one with these sections replaced. In the first case, it
-    does no harm if the installed one cannot be read.
+    request has names, the installed one in which the attributes with these names are replaced.
 
-    In an undo, HostError if another run has since changed what the request is about.
+    In an undo, HostError if another run has since changed what the request is about (`own_part`).
     """
     installed: HostRoutingConfig | None = None
     if not request.names:
-        with suppress(HostRoutingError):
+        with suppress(HostRoutingError):  # all of it is replaced, whatever it says
             installed = read_installed(host)
         config = request.config
     else:
         installed = read_installed(host)
         names = request.names
         run = request.undone
-        # Is something else installed than the undone run left?
+        # `request.config` is what was installed before the undone run. With the attributes of that
+        # run replaced in it, it is what the run has left. Is something else installed now?
         if run is not None and installed != request.config.replaced(run.names, run.config):
-            # Another run has changed the host since, and may need the gate and the guard, which are
-            # the other names. So only the section, the first name, is restored.
+            # Then another run has changed the host since, and may need the gate and the guard as
+            # they are. So of the names, only the first is restored, which is the section.
             names = names[:1]
         config = installed.replaced(names, request.config)
     if request.undone is None:
         return Wanted(config, installed, request.allow_removal)
 
-    # What the request is about must be as the undone run left it, or as it was before that run.
+    # What this undo is about must be as the undone run left it, or as it was before that run.
     left_by_run = read_wanted(host, request.undone).config
     expected = (request.own_part(left_by_run), request.own_part(request.config))
     if installed is not None and request.own_part(installed) not in expected:

@@ -43,17 +43,16 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     Return the effects, with the warnings of the plan. The first failure is raised, with the effects
     so far; the next run does the rest.
 
-    The caller holds the lock of the host, unless there is nothing to change. The numbers in the
-    comments are those of the module's docstring, which explains the order.
+    The caller holds the lock of the host, unless there is nothing to change.
     """
     if not (plan.files or plan.for_systemd("stop", "reload") or plan.warnings):
         return phases.Skip("the files are as they should be")
     writer = _Writer(host, plan)
     with recorded_in_errors(files=writer.changed, operations=writer.operations):
         if plan.files:
-            remove_markers(host.files)  # 1; they hold the verdict on the former configuration
-        writer.stop_units()  # 2
-        writer.change_files()  # 3 to 7
+            remove_markers(host.files)  # they hold the verdict on the former configuration
+        writer.stop_units()  # while their files still say which units there are to stop
+        writer.change_files()
     return Effects(
         files=writer.changed, operations=tuple(writer.operations), warnings=plan.warnings
     )
@@ -69,6 +68,7 @@ class _Writer:
         self.changed: list[str] = []
         """The paths of the files that were written or removed."""
         self.operations: list[Operation] = []
+        """The operations of the plan that systemd has carried out."""
 
     def stop_units(self) -> None:
         """Stop the guard, if the plan says so, and each unit of ours whose file goes. Only the stop
@@ -87,23 +87,24 @@ class _Writer:
 
     def change_files(self) -> None:
         """Write and remove files, and have systemd read its own, in an order that does no harm if
-        the run is killed at any step. The numbers are those of the module's docstring, which has
-        the reasons.
+        the run is killed at any step.
         """
         written, removed = self._plan.files
         missed_reload = self._plan.for_systemd("reload")  # for the changes of an earlier run
         of_systemd = [path for path in removed if _is_of_systemd(path)]
         others = [path for path in removed if path not in of_systemd]
-        self._remove(of_systemd)  # 3; the program, which they run, is still there
+        self._remove(of_systemd)  # the program, which they run, is still there
         if of_systemd or missed_reload:
-            self._reload()  # 4; now nothing runs the gate by a drop-in that is gone
+            self._reload()  # now nothing runs the gate by a drop-in that is gone
             self.operations += missed_reload
-        for file in written:  # 5
+        # config.json is replaced only after that reload: if the run is killed before it, the former
+        # config.json tells the next run which units may still have a drop-in loaded that is gone.
+        for file in written:
             file.write(self._host.files)
             self.changed.append(file.path)
         if any(_is_of_systemd(file.path) for file in written):
-            self._reload()  # 6; now the gate is in force
-        self._remove(others)  # 7, the program and config.json among these
+            self._reload()  # now the gate is in force
+        self._remove(others)  # the program and config.json among these
 
     def _reload(self) -> None:
         if self._manager is not None:

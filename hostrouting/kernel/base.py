@@ -87,6 +87,7 @@ class Outcome(NamedTuple):
         device together with it. But a renamed device keeps its routes, and a deletion with its old
         name counts as done, too: to be certain, read the routes again.
         """
+        # For an addition, these kinds say that the route exists; for a deletion, that it does not.
         return self.error is None or self.error.kind in _NOTHING_TO_DO[self.change.verb]
 
 

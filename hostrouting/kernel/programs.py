@@ -126,13 +126,13 @@ def run_tool(
 ) -> Ended:
     """Run a tool of the administrator, such as nft, once; HostError if it cannot be run or fails.
 
-    `fine` lists the exit codes that are not a failure. Three are for the error: `purpose` completes
-    "the tool could not …", `what` is the part of the host, and `package` the package with the tool.
-    Without `environment`, the tool has that of `tool_environment`.
+    `fine` lists the exit codes that are not a failure. Without `environment`, the tool has that of
+    `tool_environment`. Three arguments describe an error: `purpose` completes "the tool could not
+    …", `what` is the part of the host, and `package` is the package that has the tool.
 
     The kinds of error are missing, timeout (the change may or may not have been made),
     not-permitted, not-loaded (the kernel does not have what the tool works on), no-answer (systemd
-    does not run) and refused. `output` is what the tool printed.
+    does not run) and refused. The error's `output` is what the tool printed.
     """
     tool = command[0]
     if not environment:

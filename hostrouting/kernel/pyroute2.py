@@ -71,9 +71,8 @@ class PollingWatch(Watch):
         clock: Clock | None = None,  # noqa: ARG002  a kernel has only the machine's clock
     ) -> bool:
         """Read the kernel's routing now, and then once a second. Return True once it differs from
-        the reading before, or False after `timeout` seconds. The reading before the first one is
-        from the end of the last wait, or from when the watch began, so a change since then counts,
-        too.
+        the reading before, or False after `timeout` seconds. A change since the last wait, or since
+        the watch began, counts, too.
         """
         deadline = time.monotonic() + timeout
         while True:

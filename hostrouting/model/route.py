@@ -171,9 +171,7 @@ class RouteKey(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A route as the kernel lists it. An ordinary route has one next hop, ECMP several, a blackhole
-    none.
-    """
+    """A route as the kernel lists it: with one next hop, several (ECMP), or none (a blackhole)."""
 
     prefix: Prefix
     next_hops: tuple[NextHop, ...] = ()

@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 
 def run_service(part: str) -> int:
-    """Make this part of a pass in the process of a service; return the exit status."""
+    """In the process of a service at boot, make this part of a pass: set the static routes, load
+    the table for probes, or check. Return the exit status.
+    """
     stop_on_signals()
     return make_part(cast("PassPart", part), Host.local(), clock=MachineClock())
 
 
 def make_part(part: PassPart, host: Host, *, clock: NodeClock) -> int:
-    """Make this part of a pass, again and again while it waits for something that may still come,
-    and log what is wrong. Return the exit status of the service: 1 if the part fails, or would keep
-    a gated unit from starting, else 0.
+    """Make this part of a pass (set the static routes, load the table for probes, or check), again
+    and again while it waits for something that may still come. Log what is wrong. Return the exit
+    status of the service: 1 if the part fails, or would keep a gated unit from starting, else 0.
     """
     try:
         with TimeLimit(TIME_LIMIT):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # After so many repairs, a fight begins. Fewer are usual: after a boot, programs set up routes.
 _REPAIRS = 10
 # Seconds without a repair that end a fight: the other program may act every few minutes.
-_QUIET = 600.0
+QUIET = 600.0
 # Seconds between two lines of the journal about a fight.
 _SAY_AGAIN = 3600.0
 _REMEDY = Remedy(
@@ -36,8 +36,9 @@ class Fight:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._repairs = 0
-        self._last = self._said = 0.0  # the times of the last repair, and of the last line
-        self.end()  # an earlier guard that was killed may have left the file
+        self._last = self._said = 0.0  # when the last repair was made, and last logged
+        # A file says that a fight is on. An earlier guard that was killed may have left it there.
+        self.end()
 
     @property
     def is_on(self) -> bool:
@@ -50,8 +51,8 @@ class Fight:
         and when it is over; else an empty text.
         """
         repairs = [*done.changes, *(operation.object for operation in done.operations)]
-        # Nothing had to be repaired for a while, so a fight is over.
-        if now - self._last > _QUIET:
+        # After a long pause, a fight is over, and the count of repairs begins again.
+        if now - self._last > QUIET:
             was_on = self.is_on
             self.end()
             if was_on and not repairs:
@@ -68,8 +69,8 @@ class Fight:
         )
         with suppress(HostError):
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
-        # Nothing is to be logged before the next hour is over. With exactly _REPAIRS, the fight has
-        # just begun, and is logged at once.
+        # A fight begins with repair number `_REPAIRS`, which is logged at once. Later ones are
+        # logged only if the last line is an hour old.
         if self._repairs > _REPAIRS and now - self._said < _SAY_AGAIN:
             return ""
         self._said = now

@@ -129,6 +129,7 @@ class Guard:
         if is_whole:
             self._whole_pass_from = self._clock.now() + _WHOLE_INTERVAL
         self._clock.sleep(self._make_pass(is_whole=is_whole))  # the pass also counts `_refusals`
+        # A pass that Linux has refused is repeated sooner, at least the first times.
         idle_time = _RETRY_AFTER.get(self._refusals, _IDLE_TIME)
         if is_whole:
             return idle_time
@@ -144,7 +145,7 @@ class Guard:
             began = self._clock.processor_time()
             lines, refuses = self._make_parts(PARTS if is_whole else ("static_routes",))
             seconds = self._clock.processor_time() - began
-        self._say_new(lines, self._said[is_whole])
+        self._say_new(lines, self._said[is_whole])  # each kind of pass has its own lines
         # Say once that all is right again, but not while another program undoes each repair.
         if refuses:
             self._has_failed = True
@@ -158,6 +159,7 @@ class Guard:
         must not start now.
         """
         done = Done()  # `run_pass` notes its changes there, also if it fails
+        # Only a pass that Linux refuses continues the count of refusals; any other sets it to 0.
         refusals_in_a_row = self._refusals + 1
         self._refusals = 0
         try:

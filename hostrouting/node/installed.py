@@ -31,10 +31,10 @@ WAIT = 60.0
 
 
 def read_config(host: Host) -> HostRoutingConfig:
-    """Return the configuration with which a process of the node makes a pass: the installed one,
-    read under the lock of the host, which the caller holds. If it cannot be read, the markers of
-    the last check are removed before the error is raised, because their verdict may be wrong by
-    now.
+    """Return the installed configuration, with which a process of the node sets the routes and
+    checks them. The caller holds the lock of the host. If the configuration cannot be read, or is
+    empty, the markers, which tell other programs the verdict of the last check, are removed before
+    the error is raised: the verdict may be wrong by now.
 
     HostError if nothing is configured: with an empty configuration, a guard would delete all our
     routes.

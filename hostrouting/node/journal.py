@@ -37,7 +37,7 @@ def say(level: int, text: str) -> None:
 
 def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
     """Yield the lines for the journal about a pass: what was changed, each verdict that is ok, and
-    then what is wrong, with any other verdict: it may be why a start is refused.
+    the findings, which explain any other verdict.
     """
     changes = done.changes
     if changes:
@@ -77,6 +77,6 @@ def describe_failure(error: BaseException) -> list[str]:
         ]
     elif isinstance(error, HostRoutingError):
         lines = [line.strip() for line in str(error).split("\n")]
-    else:
+    else:  # perhaps a bug; its traceback has the notes, too
         return "".join(traceback.format_exception(error)).splitlines()
     return [*lines, *getattr(error, "__notes__", [])]

@@ -52,6 +52,7 @@ def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
     # The comment of the table has a digest of the rules, so it differs for other settings.
     table_comment, *rule_comments = probe_comments(settings)
     lines = [line.strip() for line in listing.splitlines()]
+    # The other lines, such as those of a chain's beginning, are the frame of the rules.
     rules = [line for line in lines if line and not line.startswith(_FRAME)]
     if table_comment not in listing or len(rules) != len(rule_comments):
         return False

@@ -60,7 +60,8 @@ def apply_plan(
         if not problems:
             return
         after = _undo(backend, present, in_effect)
-    except BaseException as stopped:  # if it stopped the rollback itself, this is the second try
+    except BaseException as stopped:
+        # Roll back, then raise the error again. If it stopped the rollback above, try once more.
         try:
             after = _undo(backend, present, in_effect)
         except BaseException as ended:
@@ -98,8 +99,8 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
     """Return the requests in two batches, so that packets always have a route: the first adds the
     new routes, and the second deletes the old ones.
 
-    Some old routes are deleted in the first batch, before the additions: those that Linux could
-    delete in place of the new route if a rollback asks it to delete that (`deletion_could_hit`).
+    An old route is deleted in the first batch, before the additions, if it could be lost in a
+    rollback: the request to delete the new route could hit the old one (`deletion_could_hit`).
     """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
     first_batch: list[RouteRequest] = []
@@ -111,9 +112,10 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
             must_go_first = successor and deletion_could_hit(successor, step.route)
             batch = first_batch if must_go_first else last_batch
             batch.append(RouteRequest("delete", step.route))
-    occupied = {request.route.key for request in last_batch}  # "add" would fail there
+    # Old routes that are still there have these keys, so the verb "add" would fail.
+    keys_in_use = {request.route.key for request in last_batch}
     for route in added.values():
-        verb: Verb = "append" if route.key in occupied else "add"
+        verb: Verb = "append" if route.key in keys_in_use else "add"
         first_batch.append(RouteRequest(verb, route))
     return [first_batch, last_batch]
 
@@ -138,6 +140,7 @@ def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[Backen
     """
     wanted = dict.fromkeys(step.route.key for step in plan.steps)  # None: no route is wanted
     wanted |= {step.route.key: step.route for step in plan.steps if step.action != "delete"}
+    # `near` names the prefixes that matter, so that fewer routes are read.
     snapshot = backend.snapshot(near=[key.prefix for key in wanted])
     now = present_by_key(snapshot, wanted)
     for key, route in wanted.items():
@@ -163,13 +166,14 @@ def _undo(
     problem = ""
     try:
         now = _read(backend, before)
+        # What was there before, or was added by our requests. All else is another program's.
         known_entries = {*_entries(before), *(bare(request.route) for request in done)}
         for request in reversed(_in_effect(done, now)):
             key = request.route.key
             if request.verb != "delete":
                 reversals.append(RouteRequest("delete", request.route))
-            # If another program has added a route meanwhile, ours would come behind it and not be
-            # used, so it is not added again.
+            # Add a deleted route again, but only if no other program has added a route meanwhile:
+            # ours would come behind that route and not be used.
             elif known_entries.issuperset(_entries({key: now[key]})):
                 reversals.append(RouteRequest("append", request.route))
         backend.change(reversals)

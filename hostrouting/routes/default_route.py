@@ -37,9 +37,9 @@ def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[st
 
 
 def _doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
-    """Return the devices of all default routes that are as good as the first, if there are others
-    than the first route's own: nobody has chosen between them, so any may be the intended uplink.
-    Otherwise return none.
+    """Return the devices of all default routes that are as good as the first, if these are more
+    than the devices of the first one: nobody has chosen between them, so any may be the intended
+    uplink. Otherwise return none.
 
     A single route with several next hops is not in doubt, because somebody has chosen all of its
     devices. An exception is a route from router advertisements: networkd joins those of several
@@ -86,9 +86,9 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
 def devs_hidden_by_a_tunnel(
     devs: Iterable[str], defaults: Iterable[Route], links: Mapping[str, Link]
 ) -> frozenset[str]:
-    """Return the devices by which packets would leave without the tunnel: those of the first
-    default route that has no tunnel. `devs` are the devices of the first default route, or the
-    expected ones. If none of them is a tunnel, none is hidden.
+    """If there is a tunnel among `devs`, return the devices by which packets would leave without
+    it: those of the first default route that has no tunnel. Otherwise return none. `devs` are the
+    devices of the first default route, or the expected ones.
 
     tests/hosts: wg-quick-full-tunnel, tailscale-exit-node.
     """

@@ -33,10 +33,10 @@ def keep_routes(
 ) -> RoutePlan:
     """Give the host the routes of the configuration; return the plan.
 
-    If a route conflicts or has to wait, the purpose says what is done all the same. "apply" changes
-    nothing. "upkeep" sets the other configured routes, because routes through one device are needed
-    even while another device is down; it does not delete unconfigured routes. "undo" only deletes
-    unconfigured routes, because the undone run may have added them.
+    If a route conflicts or has to wait, an error is raised, but `purpose` decides what is done
+    before. "apply" changes nothing. "upkeep" sets the other configured routes, because routes
+    through one device are needed even while another device is down; it does not delete unconfigured
+    routes. "undo" only deletes unconfigured routes, because the undone run may have added them.
 
     The route for replies to probes comes last, once no other route conflicts or waits, and nothing
     fails because of it. If Linux refuses it, for example because IPv6 is disabled on its device,
@@ -48,6 +48,7 @@ def keep_routes(
     configured = {route.key for route in config.static_routes.routes}
     replies = {route.key for route in reply_routes(config)} - configured
     wanted = configured | replies
+    # Most routes that overlap none of the prefixes `near` are not read, which saves time.
     before = backend.snapshot(near=[key.prefix for key in wanted])
     plan = plan_static_routes(config, before, may_move=purpose != "upkeep")
     unconfigured = tuple(step for step in plan.steps if step.route.key not in wanted)
@@ -55,6 +56,7 @@ def keep_routes(
         # Read the host again near the routes to delete: a rollback has to know which other routes
         # have their keys, and the first snapshot may lack these.
         before = backend.snapshot(near=[step.route.prefix for step in plan.steps])
+    # The steps to carry out: all of the plan, or what the purpose still allows.
     steps = plan.steps
     if plan.conflicts or plan.waiting:
         left_out = (*plan.conflicts, *unconfigured)

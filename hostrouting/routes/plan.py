@@ -85,12 +85,13 @@ def _plan_route(
     may_move: bool = True,
     on_link: bool = False,
 ) -> RoutePlan:
-    """Plan one configured route. `present` are the routes on the host that have its key now.
+    """Plan one configured route, `static`. `present` are the routes on the host that have its key
+    now. With `on_link`, the route needs no gateway, because its destination is on the link.
 
-    If one of ours works already, it stays while the wanted route lacks something (a Need). Without
-    `may_move`, it also stays if the wanted route leads elsewhere; `_follows_its_routers` has the
-    exceptions. The plan says what a route that stays will do after a reboot. For `on_link`, see
-    `Uplink.route_to`.
+    A route of ours that works already stays in two cases: while the wanted route still needs
+    something before it can be added; and, without `may_move`, if the wanted route leads elsewhere
+    for another reason than changed routers (`_follows_its_routers`). Then the plan also says what
+    will be there after a reboot.
     """
     key = static.key
     wanted = uplink.route_to(
@@ -176,17 +177,18 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
         if route.protocol != OURS:
             staying.append(route)
             continue
-        for entry in as_stored(route):
+        for entry in as_stored(route):  # in IPv6, each next hop is an entry
             if wanted is not None and _where_it_leads(entry) == _where_it_leads(wanted):
                 staying.append(entry)
-            # An old entry is left alone if a request to delete it could take an earlier one that
-            # stays. It does no harm, because Linux uses the earlier one.
+            # Delete the entry, unless the request could hit an earlier entry that stays. In that
+            # case it does no harm, because Linux uses the earlier one.
             elif not any(deletion_could_hit(entry, before) for before in staying):
                 stale.append(entry)
     # Delete the last route first: a rollback begins with the last deletion and adds each route
-    # behind the others, so the routes get their old order back. But routes with fewer next hops go
-    # first, because a request to delete a route with more could take one with fewer instead.
+    # behind the others, so the routes get their old order back.
     stale.reverse()
+    # But delete routes with fewer next hops before those with more: a request to delete a route
+    # with more could take one with fewer instead. The sort keeps the order of equals.
     stale.sort(key=lambda route: len(route.next_hops))
     reason = "not configured" if wanted is None else "leads elsewhere"
     deletions = tuple(RouteStep("delete", route, reason) for route in stale)
@@ -205,8 +207,8 @@ def deletion_could_hit(deleted: Route, other: Route) -> bool:
     """Whether a request to delete `deleted`, a route of ours, could make Linux delete `other`
     instead. Both have the same key, and `other` comes first.
 
-    Linux compares the protocol and, place by place, the next hops. It ignores further next hops of
-    the request, so a route with only the first of them is taken, too.
+    Linux compares the protocol and, place by place, the next hops. If the request has more next
+    hops than a route, Linux ignores the rest, so it also deletes a route with only the first ones.
     """
     if other.protocol != OURS:
         return False
@@ -223,9 +225,9 @@ def _order_of_use(route: Route) -> tuple[bool, int, int]:
 
 
 def _where_it_leads(route: Route) -> tuple[object, ...]:
-    """What decides where the packets of a route go: two routes with the same way are equally good.
-    A dead next hop beside others does not count, because Linux does not use it, and a wanted route
-    has no dead next hops.
+    """What decides where the packets of a route go, to compare two routes: if it is equal for both,
+    either will do. A dead next hop beside others does not count, because Linux does not use it, and
+    a wanted route has no dead next hops.
     """
     # `unread` are the encapsulations. An expired route leads nowhere.
     return (route.type, _hops_alive(route), route.unread, bool(route.expired))

@@ -78,15 +78,16 @@ class RoutePlan(NamedTuple):
         kept routes; then deletions before additions, because a new route may have the key of an old
         one.
         """
-        # Join the plans field by field: the steps of all, then what waits in all, and so on.
+        # Join the plans field by field: the steps of all, then what waits in all, and so on. The
+        # keys of `_SIGNS` are the actions, in the order of the steps.
         plan = cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
         steps = sorted(plan.steps, key=lambda step: [*_SIGNS].index(step.action))
         return plan._replace(steps=tuple(steps))
 
     def of_replies(self) -> "RoutePlan":
-        """Return this plan as that of the route for replies to probes, which never makes a run
-        fail. If there is a conflict, or the route has to wait, the result has warnings that say so,
-        and no steps.
+        """Turn this plan, which is for the route for replies to probes, into one that never makes a
+        run fail. If there is a conflict, or the route has to wait, the result has warnings that say
+        so, and no steps.
         """
         obstacles = [*self.findings()]
         return RoutePlan().with_reply_warnings(obstacles) if obstacles else self

@@ -107,8 +107,8 @@ class Uplink:
         `gateway`) from a default route. Return the route, or what it still needs before it can be
         added.
 
-        With `on_link`, the destination is a neighbour on the device, so no default route is looked
-        at.
+        With `on_link`, the destination is on the link of the device, so it needs no gateway, and no
+        default route is looked at.
         """
         if dev is not None:
             if dev not in self._links:
@@ -129,7 +129,7 @@ class Uplink:
         route = Route(
             destination, next_hops, metric=metric or DEFAULT_METRIC[self._family], protocol=OURS
         )
-        if self._family == IPV4 and not route.has_gateway:
+        if self._family == IPV4 and not route.has_gateway:  # as `ip route add` does
             route = route._replace(scope=SCOPE_LINK)
         return route
 
@@ -144,6 +144,7 @@ class Uplink:
         it can be added. `dev` or `gateway` is None if the route does not name it.
         """
         defaults = self.defaults_for(dev)
+        # If the device of the default route is in doubt, take the only expected device, or wait.
         if dev is None and self._devs_in_doubt:
             dev = self._only_expected_dev
             if dev is None:
@@ -157,21 +158,22 @@ class Uplink:
                 )
         hops = _first_hops(defaults, dev)
         if gateway is None:
-            # A destination on the link needs no gateway.
+            # A neighbour needs no gateway. For other destinations, `hops` have the gateways.
             for hop in hops:
                 if self._is_neighbour(destination, hop.dev):
                     return (NextHop(hop.dev),)
-        # If the default route has a next hop with the named gateway, this next hop shows the device
-        # of the gateway. Otherwise the gateway is assumed to be on the named device or, if none is
-        # named, on the device of the default route.
+        # The gateway is named, and may need a device. If the default route has a next hop with this
+        # gateway, that shows the device. Otherwise the gateway is assumed to be on the named device
+        # or, if none is named, on the device of the default route.
         elif dev or hops:
             with_gateway = [hop for hop in hops if hop.gateway == gateway]
             hops = with_gateway or [NextHop(dev or hops[0].dev, gateway)]
         if not hops:
             on_dev = "" if dev is None else f" on {dev}"
             return Need(f"an IPv{self._family} default route{on_dev}", TO_HAVE_DEFAULT)
-        # In IPv6, take only the first next hop: Linux lists all next hops with one prefix and
-        # metric as one route, whoever added them, so nobody could see which of them are ours.
+        # Several next hops are taken only in IPv4. In IPv6, Linux lists all next hops with one
+        # prefix and metric as one route, whoever added them, so nobody could see which of them are
+        # ours.
         if len(hops) == 1 or gateway is not None or self._family != IPV4:
             return (hops[0]._replace(weight=1),)  # a weight is only for one of several next hops
         return tuple(hops)
@@ -191,18 +193,19 @@ class Uplink:
 
     def _is_reached(self, hop: NextHop) -> bool:
         """Whether the gateway of this next hop is directly on the link of its device, as Linux
-        demands. It is if a route of table main leads to it through this device without a gateway.
-        Our own routes do not count, because they may be deleted.
+        demands. A route of table main has to lead to the gateway through this device, and have no
+        gateway itself. Our own routes do not count, because they may be deleted.
 
-        In IPv6, a more specific route that has a gateway can hide this route. That is not looked
-        for: Linux then refuses our route itself.
+        In IPv6, a more specific route with a gateway can hide that route of table main. This is not
+        checked here: Linux then refuses to add a route by this next hop.
         """
         gateway = hop.gateway
         if (
-            gateway is None
+            gateway is None  # nothing has to be reached
             or hop.onlink  # Linux is told that the gateway is on the link
-            or gateway in LINK_LOCAL  # on every link
-            or gateway.version != self._family  # RTA_VIA: an IPv4 route by an IPv6 router
+            or gateway in LINK_LOCAL  # such an address is on every link
+            # An IPv4 route by an IPv6 router (RTA_VIA): the routes below are only IPv4 ones.
+            or gateway.version != self._family
         ):
             return True
         for route in self._not_ours:

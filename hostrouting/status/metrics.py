@@ -15,29 +15,21 @@ if TYPE_CHECKING:
 
 
 def metric_lines(status: HostStatus) -> Iterator[str]:
-    """The metrics of a host: its state, what is wrong, and the state of each gated unit and of the
-    guard.
+    """The metrics of a host: the program that says this, the host's state, how much is wrong by the
+    names of findings, and the state of each gated unit and of the guard.
     """
-    yield from _metric("build", "The program that says this.", {f'version="{version()}"': 1})
-    yield from _metric("state", "What status begins with.", {f'state="{status.state}"': 1})
-    yield from _metric(
-        "findings",
-        "What is wrong, by the names of findings.",
-        Counter(f'name="{finding.name}"' for finding in status.wrong),
-    )
-    repairs = sum(finding.facts.get("repairs", 0) for finding in status.wrong)
-    yield from _metric("guard_repairs", "Repairs of a fight that lasts.", {"": repairs})
+    yield from _metric("build", {f'version="{version()}"': 1})
+    yield from _metric("state", {f'state="{status.state}"': 1})
+    yield from _metric("findings", Counter(f'name="{finding.name}"' for finding in status.wrong))
     yield from _metric(
         "unit",
-        "The state of each gated unit and of the guard.",
         {f'unit={dumps(unit.unit)},state="{unit.state}"': 1 for unit in status.units},
     )
 
 
-def _metric(name: str, meaning: str, values: Mapping[str, int]) -> Iterator[str]:
-    # A metric as Prometheus reads it: what it means, its type, and a line for each value. The keys
-    # of `values` are the labels of each line, such as `name="unit"`.
-    yield f"# HELP hostrouting_{name} {meaning}"
+def _metric(name: str, values: Mapping[str, int]) -> Iterator[str]:
+    # A metric as Prometheus reads it: its type, and a line for each value. The keys of `values` are
+    # the labels of each line, such as `name="unit"`.
     yield f"# TYPE hostrouting_{name} gauge"
     for labels, value in values.items():
         yield f"hostrouting_{name}{{{labels}}} {value}"

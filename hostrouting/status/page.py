@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
 
 def status_lines(status: HostStatus) -> Iterator[str]:
-    """The whole page. First comes the unit that was asked about, then the worst that is wrong with
-    the host.
+    """The whole page of `hostrouting status`. First comes the unit that was asked about, then a
+    headline: the worst that is wrong with the host. If that is the state of a unit, what there is
+    to say about the unit follows at once, and not in the list of units.
     """
     for unit in status.asked:
         yield f"{unit.state.upper()}: {unit.sentence}"
-        yield from _below(unit)
+        yield from _reasons_and_remedy(unit)
     if status.state == "nothing":
         yield "NOTHING: hostrouting has nothing installed on this host"
         yield f"  to check its routes: {call('check CIDR')}"
@@ -35,18 +36,18 @@ def status_lines(status: HostStatus) -> Iterator[str]:
     yield f"{status.state.upper()}: {headline}"
     units = [unit for unit in status.units if unit not in status.asked]
     for unit in units:
-        if unit.sentence == headline:  # the worst is the state of this unit
-            yield from _below(unit)
-    if status.wrong and status.wrong[0].name != "unit":  # `_below` has said a unit's remedy
+        if unit.sentence == headline:
+            yield from _reasons_and_remedy(unit)
+    if status.wrong and status.wrong[0].name != "unit":  # a unit's remedy is on the page already
         yield from remedy_lines(status.wrong[0].remedy)
     yield from _mode_lines(status)
     yield f"  hostrouting {version()}"
     for unit in units:
         if unit.sentence != headline:
             yield f"  {unit.sentence}"
-            yield from _below(unit)
+            yield from _reasons_and_remedy(unit)
     yield from _route_lines(status)
-    # No sentence is on the page twice.
+    # The other findings, without those whose sentence is on the page already.
     said = {headline, *(unit.sentence for unit in status.units)}
     others = [finding for finding in status.findings if finding.sentence not in said]
     yield from finding_lines(others)
@@ -66,8 +67,8 @@ def _mode_lines(status: HostStatus) -> Iterator[str]:
     yield line
 
 
-def _below(unit: UnitState) -> Iterator[str]:
-    """The lines below a unit: the errors of its last start, and what to type."""
+def _reasons_and_remedy(unit: UnitState) -> Iterator[str]:
+    """The lines that follow the state of a unit: the errors of its last start, and what to type."""
     for reason in unit.reasons:  # "when it failed", because the cause may have ended since
         yield f"    when it failed: {reason}"
     yield from remedy_lines(unit.remedy, indent=4)

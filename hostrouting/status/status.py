@@ -13,6 +13,7 @@ import attrs
 
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.check.repair_line import repair_line
+from hostrouting.check.sentences import DOUBTS
 from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
@@ -24,8 +25,9 @@ from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import read_installed
 from hostrouting.node.fight import read_fight
 from hostrouting.release import call
+from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
-from hostrouting.text import spoken
+from hostrouting.text import counted
 
 if TYPE_CHECKING:
     from hostrouting.check.results import CheckReport
@@ -37,15 +39,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 APPLY = call(f"apply --config {HostLayout.config_path}")
 """The command that makes the host as the installed configuration asks."""
-HostState: TypeAlias = Literal["nothing", "in force", "differs", "waiting"]
+HostState: TypeAlias = Literal["nothing", "in force", "differs", "undecided", "waiting"]
 """The state of a host:
 
 - nothing: nothing is installed.
 - in force: what is installed is in force, and nothing is wrong.
 - differs: an operator has to do something.
+- undecided: the check cannot know whether addresses escape.
 - waiting: something may still come or answer.
 """
-_CODES: dict[StateOfUnit, int] = {
+_CODES: dict[StateOfUnit | HostState, int] = {
+    "differs": PROBLEM,
+    "undecided": CANNOT_DECIDE,
     "stuck": PROBLEM,
     "masked": PROBLEM,
     "fails": PROBLEM,
@@ -55,7 +60,7 @@ _CODES: dict[StateOfUnit, int] = {
     "queued": CANNOT_DECIDE,
     "no answer": CANNOT_DECIDE,
 }
-"""The exit codes of the states of units. The others are fine."""
+"""The exit codes of the states of a host and of units. The others are fine."""
 
 
 @attrs.frozen
@@ -87,42 +92,47 @@ class HostStatus:
 
     @property
     def state(self) -> HostState:
-        """The state of the host; "waiting" if all that is wrong may end without an operator."""
+        """The state of the host. If all that is wrong may end without an operator, it is
+        "undecided" or "waiting", whichever the worst finding is about.
+        """
         if self.config == HostRoutingConfig():
             return "nothing"
-        if any(not finding.can_retry for finding in self.wrong):
+        wrong = self.wrong
+        if not wrong:
+            return "in force"
+        if not all(finding.can_retry for finding in wrong):
             return "differs"
-        return "waiting" if self.wrong else "in force"
+        return "undecided" if wrong[0].name in DOUBTS else "waiting"
 
     @property
     def code(self) -> int:
         """The exit code of `hostrouting status`: it is about the unit that was asked about, or else
-        about the host.
+        about the host. `is_broken` says that config.json cannot be used.
         """
-        if self.asked:
+        if self.asked:  # several units, if a template was asked about
             return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.asked))
         if self.is_broken:
             return BAD_INPUT
-        return {"differs": PROBLEM, "waiting": CANNOT_DECIDE}.get(self.state, FINE)
+        return _CODES.get(self.state, FINE)
 
     @property
     def mode(self) -> str:
         """The mode of the check, STRICT or WARN; empty if config.json names nothing to check, or is
         not known.
         """
-        if self.config is None or not self.config.route_overlap.cidrs:
-            return ""
-        return self.config.route_overlap.mode
+        if self.config is not None and self.config.route_overlap.cidrs:
+            return self.config.route_overlap.mode
+        return ""
 
 
 def find_status(host: Host, unit: str = "") -> HostStatus:
-    """Find out whether what is installed on the host is in force, for `hostrouting status`. A part
-    of the host that does not answer hides no other part. `unit` is the unit that the operator asks
-    about, or a template; empty for none. Nothing is changed.
+    """Find out whether what is installed on the host is in force, for `hostrouting status`; nothing
+    is changed. If a part of the host does not answer, the status has the reason, and what the other
+    parts say. `unit` is the unit that the operator asks about, or a template; empty for none.
     """
-    answers = _Answers()
-    config: HostRoutingConfig | None = None
-    file_faults: tuple[Finding, ...] = ()
+    answers = _Answers()  # keeps the errors of the parts that it asks
+    config: HostRoutingConfig | None = None  # stays None if config.json cannot be read or used
+    file_faults: tuple[Finding, ...] = ()  # what is wrong with config.json
     try:
         config = read_installed(host)  # an empty configuration if nothing is installed
     except HostRoutingError as error:
@@ -130,23 +140,25 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
             answers.note_no_answer(error)
         else:
             file_faults = error.findings
-    # A unit that config.json does not name any more is still gated while its drop-in is on disk.
-    on_disk = gated_on_disk(host.files)
-    gated = {*on_disk, *gated_units(config or HostRoutingConfig())}
+    # A unit is gated if config.json names it, or while it has our drop-in, which makes systemd call
+    # the gate before a start.
+    with_drop_in = gated_on_disk(host.files)
+    gated = {*with_drop_in, *gated_units(config or HostRoutingConfig())}
     asked: Sequence[UnitState] = ()
-    if unit:
+    if unit:  # without a state from systemd, the unit still has a line on the page
         asked = answers.ask(lambda: _find_units(host, [unit], gated)) or [
             UnitState(unit, "no answer")
         ]
     guard = HostLayout.guard_unit
     units = answers.ask(lambda: _find_units(host, [*sorted(gated), guard], gated)) or ()
-    # The guard is optional, so systemd need not know it.
+    # The guard, a service that keeps routes right, is optional: if systemd does not know it, it is
+    # left out.
     units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
     status = HostStatus(config, bool(file_faults), units=tuple(units), asked=tuple(asked))
     if config == HostRoutingConfig():  # nothing is installed
         return status
-    if config is None:
-        faults = answers.ask(lambda: find_faults(host, on_disk, file_faults)) or ()
+    if config is None:  # nobody knows which routes are wanted: look only at the gate and the units
+        faults = answers.ask(lambda: find_faults(host, with_drop_in, file_faults)) or ()
         findings = worst_first([*faults, *_trouble_with(units), *answers.findings])
         return attrs.evolve(status, findings=findings)
     return _with_routing(status, config, host, answers)
@@ -156,40 +168,45 @@ def _with_routing(
     status: HostStatus, config: HostRoutingConfig, host: Host, answers: _Answers
 ) -> HostStatus:
     """Complete the status of a host whose config.json can be used: add what apply would do, the
-    check, all findings, and the command to type.
+    check, all findings, and the command to type. `answers` asks the parts of the host, and has the
+    errors of those that did not answer.
     """
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
     # If others may have written config.json, no command is proposed that would carry it out.
     is_config_suspect = any(finding.target == HostLayout.config_path for finding in findings)
     check = answers.ask(lambda: check_host(config, host)) if config.route_overlap.cidrs else None
     plan = answers.ask(lambda: Configure(config, host=host).plan())
-    checked = [] if check is None else [*_findings_of_check(check, plan)]
-    # Only an operator knows which default route is meant. Until its device is named, nothing can be
-    # repaired.
-    unnamed = [
+    check_findings = [] if check is None else [*_findings_of_check(check, plan)]
+    # Of several default routes, or of two ways for our routes, only an operator knows which one is
+    # meant. Until config.json names its device, this is an error, and no command is proposed.
+    choices = [
         finding
-        for finding in checked
+        for finding in check_findings
         if finding.name == "default-routes" and finding.severity != "note"
     ]
-    findings += with_severity("error", unnamed)
-    findings += checked  # an address that escapes comes before what may explain it
+    if plan is not None and plan.routes.changes and not choices:
+        choices = answers.ask(lambda: _find_moves(config, host, plan)) or []
+    findings += with_severity("error", choices)
+    # An address that escapes comes before the findings below, which may explain it. The choices may
+    # be here again, as warnings: the end of this function leaves repetitions out.
+    findings += check_findings
+    # A fight: another program takes away, again and again, what our guard puts back. The guard says
+    # so in a file. The file stays if the guard is killed, so it counts only while the guard runs.
+    fight = answers.ask(lambda: read_fight(host.files))
+    running = {unit.unit for unit in status.units if unit.state == "runs"}
+    if fight is not None and fight.target in running:
+        findings.append(fight)
     findings += _trouble_with(status.units)
     if plan is not None:
         findings += _findings_of(plan, host.files)
-    fight = answers.ask(lambda: read_fight(host.files))
-    running = {unit.unit for unit in status.units if unit.state == "runs"}
-    # Another program takes away what the guard puts back. The guard says so in a file, which stays
-    # if the guard is killed.
-    if fight is not None and fight.target in running:
-        findings.append(fight)
     findings += answers.findings
-    command = "" if unnamed or is_config_suspect else _what_to_type(plan, check)
+    command = "" if choices or is_config_suspect else _what_to_type(plan, check)
     if plan is not None and command:
         unwritable = _find_unwritable(host.files, plan, command)
         if unwritable is not None:
             findings.append(unwritable)
             command = ""
-    # Two parts may have said the same: the worse one counts.
+    # If a sentence is in several findings, only the worst of these is kept.
     by_sentence: dict[str, Finding] = {}
     for finding in worst_first(findings):
         by_sentence.setdefault(finding.sentence, finding)
@@ -198,16 +215,25 @@ def _with_routing(
     )
 
 
+def _find_moves(config: HostRoutingConfig, host: Host, plan: Plan) -> list[Finding]:
+    """A warning for each way on which routes of ours that work stay until an apply, which would
+    move them: neither the gate nor the guard does.
+    """
+    without_moves = plan_static_routes(config, host.take_snapshot(), may_move=False)
+    return [each for each in without_moves.warnings if each not in plan.routes.warnings]
+
+
 def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]:
-    """Yield what the check says of the host, without notes. That a second NIC has a worse default
-    route is a note, while nothing escapes or is in doubt, and apply would not move a route to it.
+    """Yield the findings of the check that are not notes. While all is right, a second default
+    route is harmless, so the finding about it is yielded as a note. All is right if no address
+    escapes or is in doubt, and apply would change no route, so that it moves none to another NIC.
     """
     is_right = check.report.verdict == "ok" and not (plan and plan.routes.changes)
     for finding in check.findings:
         if finding.name == "default-routes" and is_right:
             yield finding._replace(severity="note")
         elif finding.severity != "note":
-            # A doubt may end by itself, too: with it, the host is "waiting", not "differs".
+            # A doubt may end by itself, too: with it, the host is "undecided", not "differs".
             may_end = finding.can_retry or finding in check.doubts
             yield finding._replace(can_retry=may_end)
 
@@ -240,9 +266,9 @@ def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
 
 
 def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
-    """Whether the routes that a repair adds make everything right: with them, no address escapes,
-    no default route is missing, and the plan has no error but conflicts of routes. A repair ends
-    these, because it replaces our routes that conflict with another program's.
+    """Whether a repair makes everything right: with the routes that it adds, no address escapes, no
+    default route is missing, and `plan` (of an apply) has no error except conflicts of our routes
+    with another program's. A repair ends such a conflict, because it replaces our route.
     """
     if report.missing_defaults or any(family.repair.unrepairable for family in report.families):
         return False
@@ -267,10 +293,9 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """Yield a warning for each unit that waits, that systemd will not start, because it is masked
-    or has failed for good ("stuck"), or that its gate has refused. There is none for a unit that
-    systemd skips, or that fails by itself and is started again, because a kubelet may do so until
-    it joins a cluster.
+    """Yield a warning for each unit in trouble: it waits, its gate has refused it, or systemd does
+    not start it, because it is masked or has failed for good ("stuck"). A unit that fails by itself
+    is in no trouble while systemd starts it again: a kubelet may do so until it joins a cluster.
     """
     for unit in units:
         # Only a unit that has failed has `reasons`: those of its gate.
@@ -288,7 +313,9 @@ class _Answers:
         self.findings: list[Finding] = []
 
     def ask(self, question: Callable[[], T]) -> T | None:
-        """Put a question to a part of the host: return the answer, or None if there is none."""
+        """Call a function that asks a part of the host, and return its result. If it raises an
+        error, keep the reasons in `findings`, and return None.
+        """
         try:
             return question()
         except HostRoutingError as error:
@@ -297,14 +324,17 @@ class _Answers:
 
     def note_no_answer(self, error: HostRoutingError) -> None:
         """Keep the reasons why a part of the host did not answer. They are only warnings, because
-        what is known to be wrong is worse.
+        what is known to be wrong is worse, and the part may answer later (`can_retry`).
         """
-        for finding in error.findings:
-            self.findings.append(finding._replace(severity="warning", can_retry=True))
+        self.findings += [
+            finding._replace(severity="warning", can_retry=True) for finding in error.findings
+        ]
 
 
 def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> list[UnitState]:
-    """The states of these units, the worst first; empty where systemd does not run."""
+    """The states of these units, the worst first; empty where systemd does not run. `gated` are all
+    units that have a gate: the state of another one only says that it has none.
+    """
     manager = host.running_manager
     if manager is None:
         return []
@@ -316,17 +346,13 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
-    """Yield a warning if apply would change anything. It names only two changes, because the page
+    """Yield a warning if apply would change anything. It only counts the changes, because the page
     of `status` has a line for each. It says "not applied yet, or no longer in force", because
     either config.json or the host may have changed.
     """
-    # To move a route, the plan deletes and adds it.
-    changes = sorted({str(step.route.prefix) for step in plan.routes.changes})
-    changes += [*plan.files.written_paths, *plan.files.removes]
-    changes += [f"{each.verb} {each.object}" for each in (*plan.operations, *plan.systemd)]
-    if not changes:
-        return
-    path = HostLayout.config_path
-    sentence = f"{path} is not applied yet, or no longer in force: {spoken(changes, most=2)}"
-    # A warning and not an error, because an address that escapes is worse.
-    yield Finding("route-differs", "warning", sentence, path)
+    if plan.work:
+        path = HostLayout.config_path
+        work = counted(len(plan.work), "change")
+        sentence = f"{path} is not applied yet, or no longer in force: apply would make {work}"
+        # A warning and not an error, because an address that escapes is worse.
+        yield Finding("route-differs", "warning", sentence, path)

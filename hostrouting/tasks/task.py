@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -36,12 +37,8 @@ class InstallTask:
     about the whole configuration; then each part is a step of its own.
     """
 
-    config: HostRoutingConfig = attrs.field(
-        validator=attrs.validators.instance_of(HostRoutingConfig)
-    )
-    host: Host = attrs.field(
-        factory=Host.local, kw_only=True, validator=attrs.validators.instance_of(Host)
-    )
+    config: HostRoutingConfig
+    host: Host = attrs.field(factory=Host.local, kw_only=True)
     wait: float = attrs.field(default=60.0, kw_only=True)
     """The seconds that each part waits for what it needs, such as the default route, and tries
     again what may succeed later. The lock of the host is awaited for up to 150 s in any case.
@@ -58,13 +55,39 @@ class InstallTask:
     configuration that was installed before it; None if that could not be read.
     """
 
+    def __attrs_post_init__(self) -> None:
+        """Refuse a value of a wrong type, which would otherwise fail in the middle of a run, or
+        count as true.
+        """
+        is_number = not isinstance(self.wait, bool) and isinstance(self.wait, (int, float))
+        checked = (
+            (
+                "config",
+                isinstance(self.config, HostRoutingConfig),
+                "a HostRoutingConfig, such as HostRoutingConfig.from_mapping({…})",
+            ),
+            ("host", isinstance(self.host, Host), "a Host, such as Host.local()"),
+            ("wait", is_number, "seconds, such as 60.0"),
+            ("allow_removal", isinstance(self.allow_removal, bool), "True or False"),
+        )
+        for name, is_right, rule in checked:
+            if not is_right:
+                value = getattr(self, name)
+                raise TypeError(
+                    f"{type(self).__name__}: {name} is {value!r:.80}; it must be {rule}"
+                )
+        if not 0 <= self.wait < math.inf:
+            raise ValueError(
+                f"{type(self).__name__}: wait is {self.wait}; it must be 0 or more, and finite"
+            )
+
     @property
     def request(self) -> Request:
         """What a run of the task is asked to install: the whole configuration (no names) or, if the
         task is for one section, this section and those settings of the configuration for which
         there is no task (`_SECTIONS_WITHOUT_TASK`), such as the guard.
         """
-        names: tuple[str, ...] = ()
+        names: tuple[str, ...] = ()  # the whole configuration
         if self.section is not None:
             # A setting that has its default stays as it is installed.
             default = HostRoutingConfig()
@@ -94,9 +117,9 @@ class InstallTask:
         return self.install(ctx, self.request)
 
     def install(self, ctx: phases.Context, request: Request) -> CheckResult | phases.Skip:
-        """Make the host what this request asks for: that of the task, or that of its undo; see
-        `install.install`. A task for the whole configuration makes each part as a step of its own.
-        What was installed before goes into `former_by_run`, for an undo.
+        """Make the host what `request` asks for, which is the request of the task or the one of its
+        undo; see `install.install`. A task for the whole configuration makes each part as a step of
+        its own. What was installed before goes into `former_by_run`, for an undo.
         """
         return install(
             self.host,
@@ -130,7 +153,8 @@ class InstallTask:
         request_to_undo = self.request
         names = request_to_undo.names
         if self.section is not None:
-            # The guard, too: the run may have turned it off, because nothing was left to guard.
+            # All settings without a task are restored, even those that the run was not asked to
+            # set: it may have turned the guard off, because nothing was left to guard.
             names = (self.section, *_SECTIONS_WITHOUT_TASK)
         request = Request(former, names, allow_removal=True, undone=request_to_undo)
         # Without a wait: what the former routes need may never come.

@@ -1,4 +1,28 @@
-"""ebtables and the link layer in memory: the edges of the clean-up after azure-vnet."""
+"""ebtables and the link layer in memory: the edges of the clean-up after azure-vnet.
+
+For example, a node with a rule, a neighbour and a route of a pod that is gone::
+
+    import phases
+    from hostrouting import CleanStaleAzureVnet, HostRoutingConfig
+    from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
+    from hostrouting.model import Link, Route
+    from hostrouting.testing import FakeEbtables, FakeHost, FakeLinkLayer, plain_vm
+
+    kernel = plain_vm()
+    kernel.add_link(Link(name="azure0", index=0, kind="bridge"))
+    kernel.ip_route("add", Route.to("10.240.0.5/32", dev="azure0", protocol=4))
+    arp = "--arp-op Request --arp-ip-dst 10.240.0.5"
+    rule = f"PREROUTING -p ARP {arp} -j arpreply --arpreply-mac 02:00:00:00:00:05"
+    neighbour = Neighbour("10.240.0.5", "02:00:00:00:00:05", "azure0")
+    section = {"managed": ["10.240.0.0/16"], "dryRun": False}
+    clean = CleanStaleAzureVnet(
+        HostRoutingConfig.from_mapping({"azureVnetCleanup": section}),
+        host=FakeHost(kernel=kernel),
+        ebtables=FakeEbtables([rule]),
+        link_layer=FakeLinkLayer(LinkLayerView(neighbours=(neighbour,))),
+    )
+    print(phases.plan(clean))  # deletes all three
+"""
 
 from __future__ import annotations
 
@@ -16,7 +40,9 @@ class FakeEbtables(Faulty[HostError]):
     def __init__(self, rules: Iterable[str] = ()) -> None:
         super().__init__()
         self.rules = list(rules)
-        """The text of each rule, in the order and words of ebtables-save; for a test to change."""
+        """The text of each rule, in the order and words of ebtables-save, without its `-A`; for a
+        test to change.
+        """
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
         with self.call():
@@ -37,6 +63,7 @@ class FakeLinkLayer(Faulty[BackendError]):
     """The link layer as tables, which a test can change as another process would."""
 
     def __init__(self, view: LinkLayerView | None = None) -> None:
+        # The tables begin as in `view`, or empty. They are copies, so that a test can change them.
         super().__init__()
         view = view or LinkLayerView()
         self.macs = dict(view.macs)

@@ -206,7 +206,7 @@ def _installed(backend: RouteBackend) -> list[Route]:
 
 def _await_silence(watch: Watch) -> None:
     """Wait until the watch reports nothing any more, because it may report one change several
-    times. Fail if the reports do not end.
+    times. Fail if the reports do not end. `wait` returns whether there was one.
     """
     assert not all(watch.wait(0) for _ in range(_ATTEMPTS))
 
@@ -215,8 +215,8 @@ class BackendContract:
     """The suite as a base class: subclass it, and override `make`."""
 
     def make(self) -> AbstractContextManager[RouteBackend]:
-        """Create a backend for the host that this module describes, and close it at the end of the
-        `with` block.
+        """Create a backend for a host like `contract_host`, and close it at the end of the `with`
+        block.
         """
         # Not an abstract method: pytest passes over an abstract class without a word.
         raise NotImplementedError("override make() so that it yields your backend")
@@ -224,11 +224,11 @@ class BackendContract:
     def test_snapshot(self) -> None:
         """A snapshot has each device, in the order of their numbers; each address, with the routes
         that the kernel adds for it; and the rules with all selectors, those of IPv4 first, by
-        priority. If nothing changes while it is read, it is not `restless`.
+        priority. `restless` is False if nothing has changed while the snapshot was read.
         """
         promised = contract_host().snapshot()
         with self.make() as backend:
-            # A new host may still change at first, but not during each of so many snapshots.
+            # A new host may still change during some snapshots, but not during all of so many.
             assert not all(backend.snapshot().restless for _ in range(_ATTEMPTS))
             snapshot = backend.snapshot()
         there = snapshot.links_by_name
@@ -263,7 +263,7 @@ class BackendContract:
         """
         with self.make() as backend:
             assert not _installed(backend)  # a backend that keeps this snapshot fails below
-            for kind, verb, routes in _CHANGES:
+            for kind, verb, routes in _CHANGES:  # `kind` is "done", or that of the refusal
                 requests = [RouteRequest(verb, route) for route in routes]
                 outcomes = backend.change(iter(requests))  # which can be read only once
                 assert [outcome.change for outcome in outcomes] == requests

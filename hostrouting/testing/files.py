@@ -49,7 +49,8 @@ class FakeFiles:
         target = self.links.get(path, path)
         # The target of a link may be relative to the folder of the link.
         place = os.path.normpath(os.path.join(os.path.dirname(path), target))
-        if place == "/dev/null":  # a device, which reads as an empty file: a masked unit
+        # This device reads as an empty file. The file of a masked unit is a link to it.
+        if place == "/dev/null":
             return b""
         require_kind("read", place, self.look(place), "file")
         if place in self.texts:
@@ -57,6 +58,8 @@ class FakeFiles:
         return self.programs.get(place)
 
     def look(self, path: str) -> Entry | None:
+        # What is at this path, without following a link; None if nothing is. `texts` and `programs`
+        # are files whose content is text or bytes.
         owner = self.owners.get(path, 0)
         if path in self.links:
             return Entry("link", 0, self.links[path], owner=owner)
@@ -67,6 +70,8 @@ class FakeFiles:
         return None
 
     def names(self, folder: str) -> tuple[str, ...]:
+        # The names of the files, links and folders in this folder. A folder is only a part of
+        # paths.
         below = f"{folder.rstrip('/')}/"
         names: set[str] = set()
         for path in (*self.texts, *self.programs, *self.links):
@@ -142,11 +147,11 @@ class _FakeLock:
         self._wake = wake
         self._is_held = False
         files._wakes.append(wake)
-        self.is_held()  # takes the lock if it is free
+        self.is_held()  # called because it takes the lock if that is free
 
     def is_held(self) -> bool:
-        # Take the lock if it is free, and say whether this object has it. A caller who waits is
-        # woken at each release, and asks again.
+        # Whether this object has the lock. If the lock is free, it is taken now: whoever waits for
+        # it is woken by `wake` when another lock is released, and asks again.
         if self._path not in self._files.locked:
             self._files.locked.add(self._path)
             self._is_held = True

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 
 def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
-    """Do what the gate does before the unit starts. Return the lines that it logs if it refuses the
-    start; empty if it does not, or if the gate of the unit is open or missing.
+    """Do what the gate does before the unit starts: set the routes, check them, and perhaps refuse
+    the start. Return the lines that the gate logs when it refuses. Empty if the unit may start,
+    also because it has no gate, or one that has been opened.
     """
-    if unit not in judge_gates(host, [unit]).held:
-        return ()  # open or missing, so systemd starts the unit in any case
+    names = {finding.name for finding in judge_gates(host, [unit])}
+    if names & {"gate-open", "unit"}:
+        return ()  # no gate decides about the unit
     reasons = [finding.line for finding in find_untrusted(host.files)]
     broken = host.interpreter.why_not_run(HostLayout.python_path)
     if broken:
@@ -40,8 +42,9 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
 
 
 def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
-    """Set the routes, check, and write the marker, as the gate does at each start. Return why the
-    unit must not start: the error, or the lines that are logged as errors. Empty if it may.
+    """Make a pass, as the gate does at each start: set the routes, check where packets leave, and
+    leave the verdict in a file, the marker. Return why the unit must not start: the error that
+    ended the pass, or the lines that are logged as errors. Empty if it may start.
     """
     done = Done()
     try:
@@ -52,6 +55,6 @@ def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
     # The unit has the drop-in of the gate, but the configuration names neither it nor its template.
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         return [f"the configuration does not gate {unit}"]
-    if not outcome.refuses:
+    if not outcome.refuses:  # what the check has found holds no unit back
         return []
     return [line for level, line in lines_of(outcome, done) if level == ERROR]

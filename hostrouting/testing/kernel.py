@@ -106,9 +106,8 @@ class FakeKernel(RouteBackend):
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[FakeWatch] = []
         self._closed = False
-        # Worked out from the state above when they are needed; forgotten when it changes.
+        # Worked out from the state above when it is needed; forgotten when that changes.
         self._snapshot: Snapshot | None = None
-        self._fibs: dict[int, Fib] = {}
         self.add_link(Link(name=_LOOPBACK, index=1, type=ARPHRD_LOOPBACK, up=False))
 
     # The contract of RouteBackend
@@ -122,12 +121,13 @@ class FakeKernel(RouteBackend):
         (`restless`); a FaultyBackend can make it say so.
         """
         self._require_open()
-        return self._now()
+        return self._current_snapshot()
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         self._require_open()
+        fibs = {family: Fib(self._current_snapshot(), family) for family in (IPV4, IPV6)}
         return tuple(
-            _answer(self._fib(destination.version), destination) for destination in destinations
+            _answer(fibs[destination.version], destination) for destination in destinations
         )
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -218,12 +218,12 @@ class FakeKernel(RouteBackend):
         self._happenings.append(happening)
 
     def __str__(self) -> str:
-        now = self._now()
+        now = self._current_snapshot()
         return "".join(f"{line}\n" for line in (*now.rules, *now.routes))
 
     # The state
 
-    def _now(self) -> Snapshot:
+    def _current_snapshot(self) -> Snapshot:
         """The snapshot of the host. It is kept until something changes."""
         if self._snapshot is None:
             links = sorted(self._links.values(), key=lambda link: link.index)
@@ -241,16 +241,10 @@ class FakeKernel(RouteBackend):
         """The routes as a snapshot lists them: IPv4 first, then by table and prefix. As Linux does,
         `as_listed` makes one route of the IPv6 entries that have a gateway and the same metric.
         """
+        # A place is a table and a prefix.
         for place in sorted(self._routes, key=lambda place: (place[1].family, *place)):
             for _, entries in groupby(self._routes[place], key=lambda entry: entry.metric):
                 yield from as_listed([*entries])
-
-    def _fib(self, family: int) -> Fib:
-        # The tables of this address family, made ready for lookups. They are kept until something
-        # changes.
-        if family not in self._fibs:
-            self._fibs[family] = Fib(self._now(), family)
-        return self._fibs[family]
 
     def _require_open(self) -> None:
         if self._closed:
@@ -273,12 +267,11 @@ class FakeKernel(RouteBackend):
         return None
 
     def _note_change(self) -> None:
-        """Forget what was worked out from the old state, and report a change to each watch. Called
+        """Forget the snapshot of the old state, and report a change to each watch. Called
         after a refused change, too: if an IPv6 route is to be deleted and one of its next hops is
         missing, Linux refuses, but deletes the others.
         """
         self._snapshot = None
-        self._fibs.clear()
         for watch in self._watches:
             watch.report()
 
@@ -328,7 +321,7 @@ class FakeKernel(RouteBackend):
         KernelError if Linux refuses the route.
         """
         next_hops: list[NextHop] = []
-        if route.type not in PATHLESS:
+        if route.type not in PATHLESS:  # else it has no next hop, such as an unreachable route
             # A route without next hops gets one without a device, which `_accepted_hop` refuses.
             requested = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
@@ -383,8 +376,8 @@ class FakeKernel(RouteBackend):
         for table, length in product((TABLE_LOCAL, TABLE_MAIN), range(width_of(family) + 1)):
             prefix = Prefix.around(family, int(gateway), length)
             for route in self._routes.get((table, prefix), ()):
-                # In IPv4, a route with a gateway of its own does not count: its scope is below
-                # SCOPE_LINK.
+                # In IPv4, only routes count whose scope is SCOPE_LINK or a greater number. Those
+                # with a gateway of their own have a smaller one.
                 if dev in route.devs and (family == IPV6 or route.scope >= SCOPE_LINK):
                     yield route
 
@@ -533,7 +526,9 @@ def _has(routes: Iterable[Route], entry: Route) -> bool:
 
 
 def _path(entry: Route) -> tuple[str | None, IP | None]:
-    """The device and gateway of an IPv6 entry, which has one next hop at most."""
+    """The device and gateway of an IPv6 entry, which has one next hop at most. An entry without a
+    next hop, such as an unreachable route, has the device lo in Linux.
+    """
     [hop] = entry.next_hops or _BY_LO
     return hop.dev, hop.gateway
 
@@ -548,7 +543,7 @@ def _is_meant(present: Route, request: Route) -> bool:
         return _is_meant_in_ipv4(present, request)
     # In IPv6, each next hop is an entry of its own. `encode` sends "::" if there is no gateway.
     [wanted] = request.next_hops or (NextHop(),)
-    [hop] = present.next_hops or _BY_LO
+    [hop] = present.next_hops or _BY_LO  # Linux gives lo to an entry without a next hop
     return wanted.dev in {None, hop.dev} and wanted.gateway == hop.gateway
 
 
@@ -586,6 +581,7 @@ def _answer(fib: Fib, destination: IP) -> Answer:
     """The answer of Linux for this destination. If the route that decides refuses packets, Linux
     answers with an error, so the answer has no route.
     """
+    # `kind` is how the lookup ends; `route` is the route that decides, if one does.
     kind, route, _ = fib.lookup(destination)
     if route is not None:
         return Answer(route.type, None if route.type in REFUSING else route)

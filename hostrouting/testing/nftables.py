@@ -33,9 +33,7 @@ class FakeNftables(Faulty[HostError]):
         with self.call():
             parts = _TEXT.fullmatch(text)
             if parts is None:
-                sentence = "nft could not load a table"
-                output = f"Error: in {text!r}"
-                raise HostError(sentence, what="nft", kind="refused", output=output)
+                raise HostError(f"nft could not load {text!r}", what="nft", kind="refused")
             self.tables.pop(parts["name"], None)
             if parts["table"]:  # None if the text only deletes the table
                 self.tables[parts["name"]] = parts["table"]

@@ -124,7 +124,9 @@ class FakeManager:
         return self.errors.get(unit_name(unit), ()) if since else ()
 
     def _set_state(self, unit: str, state: str) -> None:
-        """Set the state of the unit, and forget a state that a test has set in `properties`."""
+        """Set the state of the unit. A state that a test has set in `properties` is removed there,
+        because it would be shown in place of the new one.
+        """
         self.states[unit] = state
         for name in _STATES:
             self.properties.get(unit, {}).pop(name, None)
@@ -195,9 +197,10 @@ class _UnitFiles(NamedTuple):
     """The texts by path, sorted by the names of the files."""
 
 
-def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
+def _files_of(unit: str, texts_of_files: Mapping[str, str]) -> _UnitFiles:
     """The text and the drop-ins of a unit, from its own files and those of its template. If both
-    have a text, or a drop-in of the same name, the unit's own is used.
+    have a text, or a drop-in of the same name, the unit's own is used. `texts_of_files` has the
+    text of each file, and the target of each link, by path.
     """
     names = [unit]
     before, at, rest = unit.partition("@")
@@ -207,12 +210,12 @@ def _files_of(unit: str, units: Mapping[str, str]) -> _UnitFiles:
     # The path of each drop-in by the name of its file.
     paths: dict[str, str] = {}
     for name in names:
-        text = units.get(f"{_FOLDER}{name}", text)
+        text = texts_of_files.get(f"{_FOLDER}{name}", text)
         folder = f"{_FOLDER}{name}.d/"
-        for path in units:
+        for path in texts_of_files:
             if path.startswith(folder) and path.endswith(".conf"):
                 paths[path.removeprefix(folder)] = path
-    return _UnitFiles(text, {path: units[path] for _, path in sorted(paths.items())})
+    return _UnitFiles(text, {path: texts_of_files[path] for _, path in sorted(paths.items())})
 
 
 def _load_state(unit: str, files: _UnitFiles) -> str:
@@ -226,9 +229,9 @@ def _load_state(unit: str, files: _UnitFiles) -> str:
 
 
 def _lists_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
-    """The properties of a unit that are lists (`_SHOWN`), as systemctl prints them. `texts` are the
-    unit's files, in order. As in systemd, each line `NAME=VALUE` adds a value to the list, and an
-    empty value empties the list.
+    """The properties of a unit that are lists, as systemctl prints them: `_SHOWN` has their names,
+    and the form of a printed value. `texts` are the unit's files, in order. As in systemd, a line
+    `NAME=VALUE` adds a value to the list, and an empty value empties the list.
     """
     lists: dict[str, list[str]] = {name: [] for name in _SHOWN}
     for line in "\n".join(texts).splitlines():

@@ -174,8 +174,9 @@ def run_pass(
     static routes, load the table that rewrites probes, and check where the expected CIDRs leave.
     Only those in `parts` are made.
 
-    What is not configured any more is removed, with an exception: upkeep leaves an unconfigured
-    table for probes, because nft would have to look for it before each start of a gated unit.
+    What is not configured any more is removed. Only with the `purpose` "upkeep", that of each pass
+    outside a task, an unconfigured table for probes stays, because nft would have to look for it
+    before each start of a gated unit.
 
     `done` gets the changes that are in effect. `raise_if_cancelled` is called between changes of
     routes. If it raises, these changes are rolled back.
@@ -217,8 +218,9 @@ def _set_routes(
             outcome = _failed(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
-        # After any other error, Linux has refused nothing. If some routes were set before it, their
-        # reports wake one more pass, which has nothing to set then.
+        # After an ApplyError, Linux also reports what it has refused: without `has_asked`, this
+        # would start pass after pass. With any other error, it has refused nothing. If some routes
+        # were set before it, their reports only start one more pass, which has nothing to set.
         return outcome._replace(has_asked=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
 

@@ -140,16 +140,16 @@ def test_a_later_task_reads_an_earlier_result() -> None:
 
     prepare = phases.parallel(StubTask("size", result=5), name="prepare")
     tree = phases.serial(disk, StubTask("left"), prepare, mount, name="all")
-    steps = "the steps are: all/disk, all/left, all/prepare, all/prepare/size"
+    steps = "the steps that have ended are: all/disk, all/left, all/prepare, all/prepare/size"
     assert ran(tree, skip=["left"]).find("mount").result == [
         "/dev/a",
         "/dev/a",
         5,
-        f"there is no step 'mount'; {steps}",
-        f"there is no step 'isk'; {steps}",
+        f"no step 'mount' has ended; {steps}",
+        f"no step 'isk' has ended; {steps}",
         None,
     ]
-    assert found(Context(), "a") == ["there is no step 'a'; the steps are: none"]
+    assert found(Context(), "a") == ["no step 'a' has ended; the steps that have ended are: none"]
 
 
 def test_the_nearest_of_several_steps() -> None:

@@ -1,4 +1,6 @@
-"""run_async: a run beside an event loop of asyncio, which signals and cancellations stop."""
+"""run_async: a run beside an event loop of asyncio, which signals and cancellations stop; and
+await_in_task, with which a task waits for a coroutine.
+"""
 
 import asyncio
 import os
@@ -184,3 +186,57 @@ def test_an_event_loop_in_another_thread() -> None:
     thread.join()
     assert reports[0].ok
     assert handlers == [before]
+
+
+@pytest.mark.parametrize(("divisor", "result"), [(2, 0.5), (0, None)])
+def test_a_coroutine_in_a_task(divisor: int, result: float | None) -> None:
+    """The task has the result of the coroutine, or fails with its error."""
+
+    async def divide() -> float:
+        await asyncio.sleep(0)
+        return 1 / divisor
+
+    async def story() -> Step:
+        loop = asyncio.get_running_loop()
+        task = phases.task("divide")(lambda ctx: phases.await_in_task(ctx, divide(), loop))
+        return await phases.run_async(task)
+
+    report = in_loop(story)
+    assert report.result == result
+    assert isinstance(report.error, ZeroDivisionError) == (divisor == 0)
+
+
+def test_a_coroutine_of_a_cancelled_task() -> None:
+    """At the deadline, the coroutine is cancelled, and has ended before its task is undone."""
+    log: list[str] = []
+
+    async def fetch() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.01)
+            log.append("ended")
+
+    async def story() -> Step:
+        loop = asyncio.get_running_loop()
+
+        @phases.task("fetch", undo=lambda _ctx: log.append("undone"))
+        def task(ctx: Context) -> None:
+            phases.await_in_task(ctx, fetch(), loop)
+
+        return await phases.run_async(phases.deadline(task, 0.1), undo_on_failure=True)
+
+    report = in_loop(story)
+    assert isinstance(report.failures[0].error, phases.DeadlineExceeded)
+    assert log == ["ended", "undone"]
+
+
+def test_a_coroutine_in_a_loop_that_is_blocked() -> None:
+    """The task can be cancelled, although the coroutine cannot begin."""
+
+    async def story() -> Step:
+        loop = asyncio.get_running_loop()
+        task = phases.task("sleep")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(60), loop))
+        return phases.run(phases.deadline(task, 0.1))
+
+    assert isinstance(in_loop(story).error, phases.DeadlineExceeded)

@@ -52,6 +52,18 @@ def test_a_task_of_a_group_that_stops(error: BaseException, reason: str) -> None
     assert ran(group).find("sleeps").reason == reason
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_that_cannot_be_described() -> None:
+    """The group ends even so."""
+
+    class Careless(SystemExit):
+        def __str__(self) -> str:
+            raise ValueError
+
+    with pytest.raises(Careless):
+        phases.execute(phases.parallel(StubTask("stops", errors=[Careless()])), quiet())
+
+
 @pytest.mark.parametrize("threads", [0, 2])
 def test_no_thread_to_be_had(threads: int) -> None:
     """The running tasks are cancelled and waited for, and the error is raised."""

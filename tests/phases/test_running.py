@@ -1,8 +1,7 @@
 """execute and run: what is refused, and what is around the tasks of a program."""
 
 import signal
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +10,7 @@ import pytest
 
 import phases
 from phases import Context, Status
+from phases.tasks import FunctionTask
 from tests.support.recorder import StubTask, quiet, ran
 
 
@@ -19,11 +19,19 @@ def own(**attributes: object) -> Any:
     return SimpleNamespace(**{"name": "own", "do": print, **attributes})
 
 
+async def later() -> None: ...
+
+
 NOT_TASKS: dict[str, object] = {
     r"^<function .* is not a task: it has no method do\(ctx\)": lambda _ctx: None,
     "is not a task: it has no method": own(do=None),
     "the name of a task is 'a/b'": own(name="a/b"),
     "the name of a task is 7": own(name=7),
+    r"^<class '.*StubTask'> is a class, not a task: write an object of it$": StubTask,
+    **{
+        rf"^own: its {method} is a coroutine function; write `def`": own(**{method: later})
+        for method in ("do", "plan", "undo")
+    },
     "two tasks in own are named 'b'": own(subtasks=(StubTask("b"), StubTask("b"))),
 }
 USES: list[Callable[[Any], object]] = [
@@ -47,30 +55,22 @@ def test_objects_that_are_not_tasks(words: str, candidate: object) -> None:
         phases.run(own(subtasks=(candidate,)))
 
 
-async def later() -> None: ...
+def test_a_coroutine_function_as_a_task() -> None:
+    """It is refused where the task is made."""
+    for method in ({"do": later}, {"do": print, "plan": later}, {"do": print, "undo": later}):
+        with pytest.raises(phases.InvalidTask, match=r"^a: its .* is a coroutine function"):
+            FunctionTask("a", **cast("Any", method))
 
 
-async def yields_later() -> AsyncIterator[None]:
-    yield
-
-
-UNFINISHED: list[tuple[Callable[[Context], object], str]] = [
-    (lambda _: later(), "coroutine"),
-    (lambda _: (number for number in range(3)), "generator"),
-    (lambda _: yields_later(), "async_generator"),
-    (lambda _: Future(), "Future"),
-]
-
-
-@pytest.mark.parametrize(("do", "kind"), UNFINISHED)
-def test_what_a_call_does_not_finish(do: Callable[[Context], object], kind: str) -> None:
-    """A function that returns a coroutine, generator or future has failed, also in an undo and as a
-    condition.
-    """
-    words = f"nobody waits for the {kind} that was returned: wait for it in the function"
-    hidden = phases.task("a")(do)
+def test_a_coroutine_as_a_result() -> None:
+    """A function that returns a coroutine has failed, also in an undo and as a condition."""
+    words = (
+        "nobody waits for the coroutine that was returned: wait for it in the function, with "
+        "await_in_task"
+    )
+    hidden = phases.task("a")(lambda _: later())
     undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)
-    condition = cast("Callable[[Context], bool]", do)
+    condition = cast("Callable[[Context], bool]", lambda _: later())
     under_it = phases.when(condition, StubTask("c"))
     for report in (ran(hidden), phases.undo(undo_runs_it, ctx=quiet()), ran(under_it)):
         assert str(report.failures[0].error) == words
@@ -82,10 +82,15 @@ REPORT = ran(TASK)
 
 
 REFUSED: dict[str, Callable[[], object]] = {
-    "there is no step 'b'; the steps are: a$": lambda: REPORT.find("b"),
-    "there is no step 'a'; the steps are: none$": lambda: REPORT.find("a", action="undo"),
+    "no step 'b' has ended; the steps that have ended are: a$": lambda: REPORT.find("b"),
+    "no step 'a' has ended; the steps that have ended are: none$": lambda: REPORT.find(
+        "a", action="undo"
+    ),
     "there is no task 'c'. The tasks are: all, a, b$": lambda: phases.run(TREE, skip=["c"]),
     "retry: attempts is 0; it must be 1 or more": lambda: phases.retry(TASK, attempts=0),
+    "must be a type": lambda: phases.retry(TASK, on=cast("Any", "OSError")),
+    "be a type": lambda: phases.retry(TASK, on=cast("Any", [OSError])),
+    "arg 2 must": lambda: phases.retry(TASK, on=cast("Any", (OSError, "KeyError"))),
     "parallel: at_once is 0; it must be 1 or more": lambda: phases.parallel(at_once=0),
     r"a report is always true; write `report\.ok`": lambda: bool(REPORT),
 }

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -43,3 +44,10 @@ def test_clocks_keep_their_contract(make: Callable[[], Clock]) -> None:
     assert woken == [True]
     clock.wait(lambda: bool(done), clock.now() + 3600)
     assert clock.now() < before + 3600
+
+
+def test_a_clock_that_was_not_made() -> None:
+    """A class is refused by the context, and not in a run, which could not report it."""
+    wrong: Any = FakeClock
+    with pytest.raises(TypeError, match="now"):
+        phases.Context(clock=wrong)

@@ -4,6 +4,8 @@ its result.
 A line with a type: ignore is one that must be refused; mypy --strict complains when it is not.
 """
 
+import asyncio
+
 import attrs
 from typing_extensions import assert_type
 
@@ -50,6 +52,13 @@ assert_type(
     None,
 )
 assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
+
+
+async def size() -> int:
+    return 1
+
+
+assert_type(phases.await_in_task(Context(), size(), asyncio.new_event_loop()), int)
 assert_type(Context().find(function), phases.Step[float])
 assert_type(Context().find(phases.retry(AttrsTask("a"))).result, int | None)
 

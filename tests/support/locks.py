@@ -1,5 +1,6 @@
-"""A process that has the lock of a file."""
+"""Processes that have the lock, or a lease, of a file."""
 
+import os
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -7,6 +8,33 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.waiting import wait_for
+
+_OTHER = 65534
+_LEASE = """\
+import fcntl, signal, time
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(0, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print(flush=True)
+time.sleep(300)
+"""
+
+
+@contextmanager
+def leased_by_another_user(path: Path) -> Iterator[None]:
+    """The file belongs to another user, a process of whom has a write lease of it, and keeps this
+    when another process wants to open the file, until the block ends.
+    """
+    os.chown(path, _OTHER, _OTHER)
+    with path.open("r+b") as file:
+        command = ["/usr/bin/python3", "-c", _LEASE]
+        process = subprocess.Popen(command, stdin=file, stdout=subprocess.PIPE, user=_OTHER)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 @contextmanager

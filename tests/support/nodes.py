@@ -7,7 +7,7 @@ from functools import cache
 from ipaddress import ip_address
 from typing import Any
 
-from hypothesis import strategies as st
+from hypothesis import note, strategies as st
 
 from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import (
@@ -189,6 +189,8 @@ def nodes(draw: st.DrawFn) -> tuple[int, Snapshot]:
             routes += own
     routes += draw(st.lists(_routes(family, devs), max_size=6))
     rules = [*default_rules(family), *draw(st.lists(_rules(family, devs), max_size=3))]
+    # The failure of a law shows its node in the words of `ip`.
+    note("\n".join(map(str, (*rules, *routes))))
     numbered: list[Link] = []
     for index, link in enumerate([_LOOPBACK, *links], start=1):
         numbered.append(link._replace(index=index, up=True))

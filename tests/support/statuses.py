@@ -171,9 +171,14 @@ def break_python(host: FakeHost) -> None:
     host.interpreter.broken = "No module named 'json'"
 
 
+def write_override(host: FakeHost) -> None:
+    """A drop-in of another program takes the gate away, and systemd has not read it."""
+    host.files.write(OVERRIDE, "[Service]\nExecCondition=\n")
+
+
 def load_override(host: FakeHost) -> None:
     """A drop-in of another program takes the gate away, and systemd has loaded it."""
-    host.files.write(OVERRIDE, "[Service]\nExecCondition=\n")
+    write_override(host)
     manager_of(host).reload()
 
 
@@ -190,6 +195,12 @@ def start_router(host: FakeHost, metric: int = 9) -> None:
     host.kernel.add_address("eth1", "10.9.0.4/24")
     default = Route.to("0.0.0.0/0", dev="eth1", gateway="10.9.0.1", protocol=16, metric=metric)
     host.kernel.ip_route("add", default)
+
+
+def move_default(host: FakeHost) -> None:
+    """The default route is lost, and another card has one, which nothing uses by now."""
+    lose_default_alone(host)
+    start_router(host)
 
 
 def start_second_card(host: FakeHost) -> None:
@@ -298,6 +309,14 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: another program fights with the guard": right_but(
         written(LAYOUT.fight_path, "412\nanother program takes away our routes\n")
     ),
+    "differs: another program fights with the guard, and kubelet was refused": right_but(
+        written(LAYOUT.fight_path, "412\nanother program takes away our routes\n"),
+        *UNITS["fails"],
+    ),
+    "differs: the default route is another card's by now": right_but(move_default),
+    "differs: the default route is another card's by now, and nothing is expected": right_but(
+        move_default, routeOverlap={}
+    ),
     "waiting: kubelet was refused, and starts again": right_but(*UNITS["fails"]),
     "open: by an administrator": right_but(written(LAYOUT.opening_path, "ticket 4711\n")),
     "open: by an administrator, and routes are missing": right_but(
@@ -305,6 +324,10 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     ),
     "open: by a drop-in that systemd has loaded, and routes are missing": right_but(
         load_override, lose_routes
+    ),
+    "differs: systemd has not read a drop-in that takes the gate away": right_but(write_override),
+    "differs: systemd has not read a drop-in that takes the gate away, in mode WARN": right_but(
+        write_override, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
     ),
     "open: the drop-ins of two units are deleted": right_but(
         lost(LAYOUT.drop_in_path(KUBELET)),
@@ -329,11 +352,11 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
         lose_routes, lambda host: host.files.modes.update({LAYOUT.config_path: 0o666})
     ),
     "waiting: for a default route": right_but(lose_default),
-    "waiting: for a device to be named": right_but(start_vpn, lose_routes),
-    "waiting: the verdict is undecided": right_but(start_vpn),
-    "waiting: a VPN has the halves of a default route": without_routes(start_halves),
-    "waiting: two cards have default routes of one metric": without_routes(start_equal_router),
-    "waiting: packets with a mark go elsewhere": without_routes(mark_packets),
+    "differs: for a device to be named": right_but(start_vpn, lose_routes),
+    "differs: the verdict is undecided": right_but(start_vpn),
+    "undecided: a VPN has the halves of a default route": without_routes(start_halves),
+    "undecided: two cards have default routes of one metric": without_routes(start_equal_router),
+    "undecided: packets with a mark go elsewhere": without_routes(mark_packets),
     "waiting: systemd does not answer": right_but(silence_systemd),
     "waiting: the kernel does not answer": right_but(silence_kernel),
     "waiting: only root may read the files": right_but(close_files),

@@ -173,7 +173,12 @@ def no_variable_reaches_the_gate(system: System) -> None:
         assert [each for each in seen if each.startswith(OBEYED)] == [], name
 
 
-SETS = "[Service]\nEnvironment=A=1 LD_PRELOAD=/x\nEnvironment='GCONV_PATH=/with blanks' TMPDIR=/x\n"
+SETS = """\
+[Service]
+Environment=A=1 LD_PRELOAD=/x
+Environment='GCONV_PATH=/with blanks' TMPDIR=/x
+Environment="OPTS=it's -v LD_AUDIT=/x"
+"""
 MOUNTS = (
     "BindPaths=/srv:/etc\nDynamicUser=yes",
     "BindReadOnlyPaths=/srv:/etc\nUser=nobody",

@@ -126,7 +126,7 @@ def a_gate_that_is_cancelled(system: System) -> None:
     foreign = f"/etc/systemd/system/{KUBELET}.d/50-foreign.conf"
     system.lay(foreign, "[Service]\nExecCondition=\n")
     system.must("systemctl", "daemon-reload")
-    sentence = f"{KUBELET} starts unchecked: another drop-in takes the ExecCondition= of the gate"
+    sentence = f"{KUBELET} starts unchecked: {foreign} takes the ExecCondition= of the gate"
     strict, warn = gating(repaired=True), gating(repaired=True, mode="WARN")
     for settings, code in ((strict, 1), (warn, 0)):
         system.must("ip", "route", "flush", "proto", "213")

@@ -1,6 +1,5 @@
 """The guard under a real systemd: what is removed comes back; nothing else is touched."""
 
-import json
 import time
 from pathlib import Path
 
@@ -66,53 +65,6 @@ def a_route_comes_back(system: System) -> None:
     await_rest(system)
 
 
-NEW_ROUTER = ["route del default", "route add default via 10.0.0.7"]
-OLD_ROUTER = ["route del default", "route add default via 10.0.0.1", *FOREIGN]
-
-
-def led_by(system: System) -> set[str]:
-    listed = json.loads(system.must("ip", "-j", "-N", "route", "show", "proto", "213"))
-    return {route["gateway"] for route in listed}
-
-
-def a_new_router(system: System) -> None:
-    """The default route gets another gateway on the same device: ours follow within 3 s."""
-
-    def ours_follow(changes: list[str], router: str) -> None:
-        await_rest(system)
-        system.run("ip", "-force", "-batch", "-", stdin="\n".join(changes))
-        began = time.monotonic()
-        wait_for("the routes", lambda: led_by(system) == {router})
-        assert time.monotonic() - began < 3
-        assert len(ours(system)) == len(HALVES)
-
-    ours_follow(NEW_ROUTER, "10.0.0.7")
-    ours_follow(OLD_ROUTER, "10.0.0.1")
-
-
-NEW_CARD = [
-    "link add eth7 type veth peer name peer7",
-    "link set peer7 up",
-    "link set eth7 up",
-    "address add 10.7.0.4/24 dev eth7",
-    "route del default",
-    "route add default via 10.0.0.1 metric 100",
-    "route add default via 10.7.0.1 dev eth7",
-]
-NO_NEW_CARD = ["link del eth7", "route del default", "route add default via 10.0.0.1", *FOREIGN]
-
-
-def a_new_card(system: System) -> None:
-    """Its default route is better than the one before: ours stay where they are."""
-    show_ours = ("ip", "-N", "route", "show", "proto", "213")
-    before = system.must(*show_ours)
-    system.run("ip", "-batch", "-", stdin="\n".join(NEW_CARD)).check_returncode()
-    await_rest(system)
-    assert system.must(*show_ours) == before
-    system.run("ip", "-force", "-batch", "-", stdin="\n".join(NO_NEW_CARD))
-    await_routes(system)
-
-
 def a_fight(system: System) -> None:
     """Another program deletes ours again and again: one line, and a number in a file."""
     repairs = f"$(head -n 1 {LAYOUT.fight_path} 2>/dev/null || echo 0)"
@@ -145,7 +97,7 @@ def an_attack_on_the_guard(system: System) -> None:
         wait_for("the guard", lambda: system.show(UNIT, "ActiveState") == "active")
 
 
-STORIES = (a_route_comes_back, a_new_router, a_new_card, a_fight, an_attack_on_the_guard)
+STORIES = (a_route_comes_back, a_fight, an_attack_on_the_guard)
 
 
 def test_guard(subtests: pytest.Subtests) -> None:

@@ -161,6 +161,21 @@ def a_start_that_waits_for_another_unit(repaired: System) -> None:
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
 
+def a_drop_in_that_was_not_read(repaired: System) -> None:
+    """Given one that takes the gate away, no line of the page has systemd read it, nor an apply."""
+    vendors = f"/usr/lib/systemd/system/{KUBELET}.d/10-vendor.conf"
+    repaired.lay(vendors, "[Service]\nExecCondition=\n")
+    page = status(repaired)
+    assert page.startswith(f"DIFFERS: once systemd is reloaded, {KUBELET} starts unchecked: ")
+    assert vendors in page
+    assert "as root" not in page
+    config = repaired.read(LAYOUT.config_path)
+    assert config is not None
+    assert hostrouting(repaired, "apply", "--config", "-", stdin=config).returncode == 1
+    assert "GATE-OPEN" not in status(repaired)
+    repaired.outside(vendors).unlink()
+
+
 SKIPS = (
     ("[Unit]\nConditionPathExists=/root/joined\n", "ConditionPathExists=/root/joined"),
     ("[Service]\nExecCondition=/bin/false\n", "ExecCondition=/bin/false"),
@@ -210,6 +225,7 @@ INCIDENTS = (
     a_unit_that_waits_for_a_lock,
     a_guard_that_has_failed,
     a_start_that_waits_for_another_unit,
+    a_drop_in_that_was_not_read,
     a_start_that_is_skipped,
     a_unit_that_another_one_holds_back,
 )

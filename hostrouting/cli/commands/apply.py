@@ -1,13 +1,16 @@
 """`apply`: make this host what a configuration asks for, now and at every boot.
 
-Requires root. The file describes the whole installation: afterwards, this host has what the file
-says, and nothing else of hostrouting. A file that takes away protection, such as a CIDR or the mode
-STRICT, is refused without --allow-removal. A running unit is not touched. In mode STRICT, the exit
-code is 1 if an address escapes afterwards, or if a drop-in lets a gated unit start unchecked; in
-mode WARN it is 0 then. It is 3 if a default route or a device is still missing after --wait.
+Requires root. The file describes the whole installation: afterwards, this
+host has what the file says, and nothing else of hostrouting. A file that
+takes away protection, such as a CIDR or the mode STRICT, is refused without
+--allow-removal. A running unit is not touched. In mode STRICT, the exit code
+is 1 if an address escapes afterwards, or if a drop-in lets a gated unit
+start unchecked, and 3 if there is no default route after --wait, or an
+undecided verdict is to be refused; in mode WARN it is 0 then. In both modes,
+it is 3 if a static route still waits for a default route or a device.
 
-With --confirm, the earlier configuration is installed again if it fails, or if nobody presses Enter
-in time.
+With --confirm, the earlier configuration is installed again if it fails, or
+if nobody presses Enter in time.
 """
 
 import argparse
@@ -43,8 +46,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
             undo = phases.undo(task)
             outcome = _with_undo(outcome, undo, host)
             headline = [_TAKEN_BACK if undo.ok else "NOT EVERYTHING IS TAKEN BACK:"]
-    status = find_status(host)
-    lines = outcome.lines("this host matches the configuration", shown_below=status.findings)
+    status = find_status(host)  # as the host is now: the page ends with it
+    done = "this host matches the configuration"
+    if status.wrong:
+        done = "the configuration is applied"
+        if status.check is not None and status.check.report.escapes:
+            done += ", but addresses escape"
+    lines = outcome.lines(done, shown_below=status.findings)
     document = {
         "schema": "hostrouting/apply/1",
         **outcome.document(),

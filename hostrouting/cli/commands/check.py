@@ -1,18 +1,19 @@
 """`check`: the verdict, what escapes, what repairs it, and how to allow it.
 
-Type the networks that your cluster uses. Without a CIDR, check uses those of --config, or else of
-the installed configuration. The configuration can name the expected devices; otherwise they are
-those of the default route. Only routing tables and rules are checked, as they are now: not
-firewalls, IPsec or eBPF programs. Nothing is changed.
+Type the networks that your cluster uses. Without a CIDR, check uses those of
+--config, or else of the installed configuration. The configuration can name
+the expected devices; otherwise they are those of the default route. Only
+routing tables and rules are checked, as they are now: not firewalls, IPsec
+or eBPF programs. Nothing is changed.
 """
 
 import argparse
 from collections.abc import Iterator
 
-from hostrouting.check.repair_line import line_to_allow, repair_line
+from hostrouting.check.repair_line import line_to_allow
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Page
-from hostrouting.cli.source import bad_input, check_or_load, config_to_check, find_config
+from hostrouting.cli.source import check_or_load, config_to_check, find_config
 from hostrouting.codes import CODE_OF_VERDICT
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
@@ -25,8 +26,6 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     # Check this host, a saved snapshot, or all snapshots of a folder.
     config = config_to_check(find_config(arguments, host), arguments)
     if arguments.snapshots is not None:
-        if arguments.snapshot is not None:
-            raise bad_input("--snapshots", "cannot stand beside --snapshot", "type one of the two")
         from hostrouting.cli.nodes import check_nodes
 
         return check_nodes(arguments.snapshots, config)
@@ -44,7 +43,8 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     said: set[str] = set()
     for family in check.report.families:
         yield str(family)
-        first = family.sentences[0]  # its finding is not printed again
+        # The line of the family has this sentence. So of its finding, only the remedy is printed.
+        first = family.sentences[0]
         said.add(first)
         for finding in check.findings:
             if finding.sentence == first:
@@ -55,26 +55,28 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     actions = check.named("action")
     if not actions:
         return
-    yield actions[0].sentence
+    [action] = actions
+    yield action.sentence
+    if not action.remedy:  # a repair would replace routes of ours, which may be right
+        return
     yield "Permanently, as root on the node:"
-    yield f"  {repair_line(check.repair_options)}"
-    commands = repair_commands(check.report)
-    if commands:
-        yield "Or, only until the next boot, as root on the node:"
-        for command in commands:
-            yield f"  {command}"
+    yield f"  {action.remedy.command}"
+    yield "Or, only until the next boot, as root on the node:"
+    for command in repair_commands(check.report):
+        yield f"  {command}"
     # Not in STRICT: somebody whose unit does not start might allow what should be repaired.
     if check.mode == "WARN":
         yield from _how_to_allow(check)
 
 
 def _how_to_allow(check: HostCheck) -> Iterator[str]:
-    """The command that allows devices instead of repairing the host: those that the findings of
-    escapes name as perhaps intended (`mayAllow`).
+    """The command that allows packets to leave through more devices, in place of a repair. It names
+    the devices that the findings about escapes have in their fact `mayAllow`: somebody may intend
+    that packets leave through these.
     """
     devs: dict[str, str] = {}
     for finding in check.named("overlap"):
-        if finding.remedy is None:  # else the remedy is such a command
+        if finding.remedy is None:  # else the remedy is a command that allows its devices
             devs |= finding.facts.get("mayAllow", {})
     if devs:
         yield f"If packets may leave through {spoken([*devs])}, too, as root:"

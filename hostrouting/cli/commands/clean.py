@@ -1,11 +1,13 @@
-"""`clean`: show what azure-vnet left behind and is stale; with --apply, delete it.
+"""`clean`: show what azure-vnet left behind and is stale; with --apply,
+delete it.
 
-An entry (a rule of ebtables, a neighbour or a route) is stale if azure-vnet made it for an address
-in azureVnetCleanup.managed, and no pod uses the address any more. Requires root, also without
---apply. Before anything is deleted, a shell script that restores it is written into
-/var/lib/hostrouting; the answer names it. Here only --apply decides whether anything is deleted:
-dryRun of the configuration is for agents. Exit code 1 without --apply: something is stale, or
-nothing can be deleted.
+An entry (a rule of ebtables, a neighbour or a route) is stale if azure-vnet
+made it for an address in azureVnetCleanup.managed, and no pod uses the
+address any more. Requires root, also without --apply. Before anything is
+deleted, a shell script that restores it is written into
+/var/lib/hostrouting; the answer names it. Here only --apply decides whether
+anything is deleted: dryRun of the configuration is for agents. Exit code 1
+without --apply: something is stale, or nothing can be deleted.
 """
 
 import argparse
@@ -73,10 +75,10 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
 
 
 def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:
-    """A line for each entry of azure-vnet with one of these fates: what is done with it. After an
-    error that refuses the whole clean-up, no entry is shown.
+    """A line for each entry of azure-vnet with one of these fates: what is done with it, and why.
+    There are no lines if the whole clean-up is refused, because the fates do not count then.
     """
-    if plan.errors:
+    if plan.errors:  # such an error refuses the clean-up
         return
     for fate in fates:
         yield from capped([f"  {entry}" for entry in plan.with_fate(fate)])

@@ -1,14 +1,17 @@
 """`plan`: what apply would do, and the verdict afterwards. Nothing is changed.
 
-Exit code 0: the host matches the configuration. 1: there is something to do, or apply would fail.
-3: apply would wait for a default route or a device.
+Exit code 0: the host matches the configuration. 1: there is something to do,
+or apply would fail. 3: apply would fail because a static route waits for a
+default route or a device, or because, in STRICT, there is no default route,
+or an undecided verdict is to be refused. In WARN, apply waits for a default
+route, too, but succeeds without it.
 """
 
 import argparse
 from collections.abc import Iterator
 
 from hostrouting.cli.output import Page
-from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
+from hostrouting.codes import CANNOT_DECIDE, CODE_OF_VERDICT, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.install.plan import Plan
@@ -29,14 +32,13 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 def plan_code(plan: Plan) -> int:
     """The exit code for a plan: FINE if the host matches the configuration; CANNOT_DECIDE if apply
-    would wait for something that a route needs; else PROBLEM, also if apply would only change
-    something, as with `diff`.
+    would fail with this code, for example without a default route; else PROBLEM. As with `diff`,
+    this includes that apply would succeed and change something.
     """
-    if plan.is_empty and not plan.would_fail:
-        return FINE
-    if plan.routes.waiting and not plan.errors:
-        return CANNOT_DECIDE
-    return PROBLEM
+    if plan.failures and not plan.errors:
+        # Without errors, a route waits (then there is no report), or the verdict is the failure.
+        return CANNOT_DECIDE if plan.report is None else CODE_OF_VERDICT[plan.report.verdict]
+    return FINE if plan.is_empty and not plan.errors else PROBLEM
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:

@@ -1,8 +1,9 @@
-"""`remove`: remove everything that hostrouting has installed, and nothing else, without being asked
-twice.
+"""`remove`: remove everything that hostrouting has installed, and nothing
+else, without being asked twice.
 
-All routes of protocol 213 go, also those that somebody has typed. Requires root. Running units are
-not touched. With --dry-run, it shows what would be removed, and exits with 1 if that is anything.
+All routes of protocol 213 go, also those that somebody has typed. Requires
+root. Running units are not touched. With --dry-run, it shows what would be
+removed, and exits with 1 if that is anything.
 """
 
 import argparse

@@ -1,9 +1,10 @@
 """`render`: the files that apply would write on the host, for an image.
 
-They are written below the directory where the host's image is mounted, and files of an earlier
-configuration are removed there; this requires root. Without --allow-removal, what protects an
-image is not taken away, as by apply. The running kernel and systemd are not changed: the files take
-effect when the image boots.
+They are written below the directory where the host's image is mounted, and
+files of an earlier configuration are removed there; this requires root.
+Without --allow-removal, what protects an image is not taken away, as by
+apply. The running kernel and systemd are not changed: the files take effect
+when the image boots.
 """
 
 import argparse
@@ -22,8 +23,8 @@ def run(arguments: argparse.Namespace, _host: Host) -> Page:
     # Apply the configuration to the files of an image, which is mounted at --root.
     config = HostRoutingConfig.load(arguments.config)
     root = os.path.realpath(arguments.root)
-    # `realpath` makes the current folder of an empty text, which an unset variable leaves: so the
-    # text itself has to name a folder.
+    # A shell makes an empty text of an unset variable, and `realpath` the current folder of an
+    # empty text. So ask for the text that was typed. The folder "/" is this host, and no image.
     if not os.path.isdir(arguments.root) or root == "/":
         raise bad_input(
             "--root",
@@ -32,7 +33,9 @@ def run(arguments: argparse.Namespace, _host: Host) -> Page:
             arguments.root,
         )
     task = Configure(config, host=Host.offline(root), allow_removal=arguments.allow_removal)
-    findings = task.plan().findings  # such as the programs that the image lacks
+    # What the operator has to know although the run succeeds, such as programs that the image
+    # lacks.
+    findings = task.plan().findings
     outcome = run_task(task, task.host)
     lines = list(outcome.lines(f"the image in {root} matches the configuration"))
     if outcome.report.ok:

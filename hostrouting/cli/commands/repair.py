@@ -1,11 +1,12 @@
 """`repair`: the configuration that repairs what check finds, as apply reads it.
 
-The output is the file of --config, or else the installed configuration, with the routes that the
-host lacks once it is applied. Routes through the default gateway are written without gateway and
-dev, so the file fits other nodes with the same problem. Standard error says what it cannot repair.
-If nothing escapes, no route is added. If nothing can be repaired, nothing is printed, and the exit
-code is 1, or 3 if the check is undecided. With --allow, the configuration allows a device instead
-of repairing what leaves through it.
+The output is the file of --config, or else the installed configuration, with
+the routes that the host lacks once it is applied. Routes through the default
+gateway are written without gateway and dev, so the file fits other nodes
+with the same problem. Standard error says what it cannot repair. If nothing
+escapes, no route is added. If nothing can be repaired, nothing is printed,
+and the exit code is 1, or 3 if the check is undecided. With --allow, the
+configuration allows a device instead of repairing what leaves through it.
 """
 
 import argparse
@@ -24,24 +25,30 @@ from hostrouting.lines import finding_lines
 def run(arguments: argparse.Namespace, host: Host) -> Page:
     # Print a configuration that repairs the host. Standard error says what it cannot repair.
     config = config_to_repair(find_config(arguments, host), arguments)
-    now = check_or_load(arguments, host, config)
-    proposal = propose_configuration(config, now.report.snapshot)
-    # This check is of the host as it will be once `config` is applied, without the repair.
-    check = HostCheck.of_snapshot(proposal.report, config, repair_options=now.repair_options)
+    check_now = check_or_load(arguments, host, config)
+    proposal = propose_configuration(config, check_now.report.snapshot)
+    # The check of the host as it will be once `config` is applied, without the repair:
+    # `report.routes` of it are the routes that the repair adds.
+    check_with_config = HostCheck.of_snapshot(
+        proposal.report, config, repair_options=check_now.repair_options
+    )
     # What the routes of the repair do not settle: escapes with a remedy of their own (to delete a
     # route, or to allow a device), ranges without a repair, and doubts.
-    findings = [finding for finding in check.named(*ESCAPES) if finding.remedy is not None]
-    findings += [*check.named("unsafe", "no-default-route"), *check.doubts]
+    findings = [
+        finding for finding in check_with_config.named(*ESCAPES) if finding.remedy is not None
+    ]
+    findings += [*check_with_config.named("unsafe", "no-default-route"), *check_with_config.doubts]
     # Whether the kernel decides otherwise than its tables was asked only in the check of this host.
-    findings += now.named("kernel-differs")
+    findings += check_now.named("kernel-differs")
     # What the repair is, and which default route Linux prefers. The remedy of these findings is
-    # left out, because it is to type this command. A doubt about the default route is above.
-    for finding in check.named("action", "default-routes"):
+    # left out, because it is to type this command. If the default route is in doubt, the finding is
+    # there already, with its remedy.
+    for finding in check_with_config.named("action", "default-routes"):
         if finding not in findings:
             findings.append(finding._replace(remedy=None))
     if findings:
         say("what to know about this repair:", *finding_lines(findings))
-    if now.report.verdict == "ok" and not check.report.routes:
+    if check_now.report.verdict == "ok" and not check_with_config.report.routes:
         say(
             "nothing escapes now, so no route is added; a route that was typed by hand is gone "
             "after the next boot"
@@ -49,27 +56,30 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     proposed = proposal.config.to_mapping()
     document = {
         "schema": "hostrouting/repair/1",
-        "verdict": now.report.verdict,
+        "verdict": check_now.report.verdict,
         "config": proposed,
         "findings": [finding.to_mapping() for finding in findings],
     }
-    code = _code(check, now)
-    is_of_use = check.report.routes or code == FINE
+    code = _code(check_with_config, check_now)
+    # Without a route to add, although something is wrong or in doubt, no configuration is printed.
+    is_of_use = check_with_config.report.routes or code == FINE
     lines = [json.dumps(proposed, indent=2)]
     return Page(code, document, lines if is_of_use else ())
 
 
-def _code(check: HostCheck, now: HostCheck) -> int:
-    """Return FINE if nothing is wrong once the repair is applied. `now` is the check of the host as
-    it is; `check` is that of the host after the configuration is applied, without the repair.
+def _code(check_with_config: HostCheck, check_now: HostCheck) -> int:
+    """The exit code of the command: FINE if nothing is wrong once the repair is applied.
+    `check_now` is the check of the host as it is, and `check_with_config` that of the host as it
+    will be once the configuration is applied, without the routes of the repair (`report.routes`).
     """
-    report = check.report
+    report = check_with_config.report
     if report.verdict == "no-default-route":  # the default route may still come
         return CANNOT_DECIDE
     if report.escapes and not report.routes:  # nothing can be repaired
         return PROBLEM
-    # A doubt counts only if nothing escapes: an escape is certain, and so is its repair.
-    if not report.escapes and (check.doubts or now.named("kernel-differs")):
+    # A doubt counts only if nothing escapes: an escape is certain, and so is its repair. Only on
+    # the host as it is now can the kernel be asked whether it differs from its tables.
+    if not report.escapes and (check_with_config.doubts or check_now.named("kernel-differs")):
         return CANNOT_DECIDE
     # "unsafe": no route can repair a range.
-    return PROBLEM if check.named("unsafe") or report.missing_defaults else FINE
+    return PROBLEM if check_with_config.named("unsafe") or report.missing_defaults else FINE

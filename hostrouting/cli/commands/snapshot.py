@@ -1,4 +1,5 @@
-"""`snapshot`: everything on this host that a verdict depends on, for check and repair elsewhere.
+"""`snapshot`: everything on this host that a verdict depends on, for check
+and repair elsewhere.
 
 The output is JSON. Nothing is changed.
 """

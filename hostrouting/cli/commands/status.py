@@ -1,15 +1,18 @@
-"""`status`: whether this host matches the installed configuration: files, routes, units, and the
-verdict now.
+"""`status`: whether this host matches the installed configuration: files,
+routes, units, and the verdict now.
 
-The first line says how this host is: in force, or what is worst. Then come the mode, the gated
-units and the guard, the routes, what else is wrong, what apply would do, and what to type. With a
-unit, the first line and the exit code are about that unit. A part of the host that does not answer
-hides no other part. With a config.json that cannot be used, only the gate and the units are shown.
+The first line says how this host is: in force, or what is worst. Then come
+the mode, the gated units and the guard, the routes, what else is wrong, what
+apply would do, and what to type. With a unit, the first line and the exit
+code are about that unit. A part of the host that does not answer hides no
+other part. With a config.json that cannot be used, only the gate and the
+units are shown.
 
-Exit codes. 2: config.json cannot be used. 1: something differs, a unit can start unchecked or
-cannot start, or an address escapes now. 3: something is awaited: a route waits, the verdict is
-undecided, or a part of the host does not answer. With a unit: 1 if it fails, was refused or
-skipped, or is masked, 2 if systemd does not know it, 3 if it waits.
+Exit codes. 2: config.json cannot be used. 1: something differs, a unit can
+start unchecked or cannot start, or an address escapes now. 3: something is
+awaited: a route waits, the verdict is undecided, or a part of the host does
+not answer. With a unit: 1 if it fails, was refused or skipped, or is masked,
+2 if systemd does not know it, 3 if it waits.
 """
 
 import argparse
@@ -32,7 +35,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 def _document(status: HostStatus) -> dict[str, object]:
     # The status as a JSON value, for --json.
-    plan = status.plan or Plan()
+    plan = status.plan or Plan()  # empty if it is not known what apply would do
     return {
         "schema": "hostrouting/status/1",
         "version": version(),

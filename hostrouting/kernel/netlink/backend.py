@@ -47,7 +47,8 @@ class NetlinkBackend(RouteBackend):
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         """Read links, addresses, rules and routes; read all again, after a pause, if anything
-        changed meanwhile (`RouteBackend.snapshot`).
+        changed meanwhile. If that is so even the last time, the snapshot is `restless`. With
+        `near`, most routes that overlap none of its prefixes are left out.
         """
         with (
             self._attempt("read the host's routes") as netlink,

@@ -301,9 +301,9 @@ def _selected_prefix(family: int, packed: bytes | None, length: int) -> Prefix |
 
 
 def _suppressed(attributes: Mapping[int, bytes], number: int) -> int | None:
-    """Read from an attribute which routes a rule suppresses: it finds them, but ignores them. The
-    result is their greatest prefix length, or the group of their devices, as `number` says; None if
-    the attribute suppresses no routes.
+    """Return which routes a rule suppresses, that is, finds but ignores: their greatest prefix
+    length, or the group of their devices, as the attribute `number` says. None if the attribute
+    suppresses no routes.
     """
     suppressed = number_in(attributes, number)
     return None if suppressed == _SUPPRESSES_NONE else suppressed

@@ -49,6 +49,7 @@ def list_routes(
     kind, and the ranges of the destinations that are returned (`_borders_of_overlapping`).
     """
     routes: list[Route] = []
+    # A run is several messages of the same size, one after another.
     for size, run in netlink.dump_in_runs(RTM_GETROUTE, question_rtmsg(family)):
         for before, destination, after in _layout(size, width).iter_unpack(run):
             kind = before + after
@@ -63,8 +64,8 @@ def list_routes(
                 continue
             route = decode(before + destination + after, names)
             routes.append(route)
-            # This header shows that `destination` is the destination. If it is not, the message
-            # gets no kind, and so each message like it is decoded.
+            # `_layout` assumes where the destination is. If the header before it shows that it is
+            # there, messages that are otherwise equal are not decoded again.
             if before.endswith(dst_header):
                 borders = _EVERYWHERE  # all destinations are returned
                 if near is not None and _may_be_left_out(route):
@@ -101,8 +102,9 @@ def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int
     ranges: set[Prefix] = set()
     for block in blocks:
         if block.family == family:
-            # Prefixes no larger than the block overlap it if they begin in it, so the block is the
-            # range. Of larger ones, only the one around the block overlaps it: this is the range.
+            # If prefixes of this length are no larger than the block, those that begin in the block
+            # overlap it: the block is the range. If they are larger, only the one that contains the
+            # block overlaps it: this prefix is the range.
             ranges.add(Prefix.around(family, block.first, min(length, block.length)))
     borders: list[int] = []
     # Of two ranges that share addresses, one contains the other and is sorted before it, so the

@@ -1,6 +1,8 @@
 """CleanStaleAzureVnet, on hosts in memory."""
 
 import errno
+import re
+import textwrap
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +21,7 @@ from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
 from hostrouting.model.prefix import as_ip
 from hostrouting.model.snapshot import Link
-from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost, FakeLinkLayer
+from hostrouting.testing import FakeEbtables, FakeFiles, FakeHost, FakeLinkLayer, azure_vnet
 from phases.testing import FakeClock
 from tests.support import azure_leftovers as azure
 from tests.support.azure_rules import pod_rules
@@ -120,7 +122,7 @@ def test_a_host_with_another_kernel(tmp_path: Path, given: dict[str, Any]) -> No
     task = CleanStaleAzureVnet(azure.config(), host=FakeHost(), **given)
     failure_of(run, task, of=TypeError, match="needs its ebtables= and link_layer=")
     task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
-    failure_of(run, task, of=BackendError, match="an image has no kernel")
+    failure_of(run, task, of=BackendError, match="anything else on the host itself")
 
 
 def test_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
@@ -243,3 +245,11 @@ def test_an_error_halfway(fail: Callable[[azure.AzureHost], None], deleted: dict
     assert Counter(operation.object.split()[0] for operation in operations) == deleted
     assert effects_of(error).files == (UNDO,)
     assert UNDO in host.files.texts
+
+
+def test_the_example_of_the_fakes(capsys: pytest.CaptureFixture[str]) -> None:
+    """It builds a node with a stale rule, neighbour and route, which the task would delete."""
+    _, _, example = (azure_vnet.__doc__ or "").partition("::\n")
+    exec(textwrap.dedent(example))  # noqa: S102  our own docstring
+    deleted = re.findall(r"^ +delete (\w+)", capsys.readouterr().out, re.MULTILINE)
+    assert deleted == ["rule", "neighbour", "route"]

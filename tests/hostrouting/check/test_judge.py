@@ -271,6 +271,8 @@ IPv4 writes the address as the source whose network has the gateway, or else the
 packets from the address of the uplink are no connections, if Linux writes another
   undecided | elsewhere; rule from 10.0.0.4/32; link flannel.1 vxlan; 172.16.0.0/16 dev flannel.1; \
 address 10.9.0.4/32 dev flannel.1
+a rule for all but what this host sends selects none of it
+  ok | elsewhere; rule not iif lo
 nothing is expected of packets that pods send
 + link cali1 veth; default dev eth1 table 7; rule from 10.244.1.0/24 lookup 7
   ok

@@ -23,7 +23,7 @@ from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.kernel.base import RouteBackend
-from hostrouting.model.prefix import IPV4, Prefix, as_ip, width_of
+from hostrouting.model.prefix import IPV4, Prefix, as_ip, ip_at, width_of
 from hostrouting.model.route import OURS, REFUSING, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Address, Snapshot
@@ -69,11 +69,11 @@ def assert_repairs(
         single = Prefix(block.family, address, width_of(block.family))
         was = checked(before, [single])
         now = checked(after, [single])
-        assert RANK[now.verdict] <= RANK[was.verdict]
+        assert RANK[now.verdict] <= RANK[was.verdict], single
         is_judged = not any(single in prefix for prefix in unjudged)
         if was.verdict == "overlap" and address in repaired and is_judged:
-            assert not now.escapes
-            assert set(now.doubts) <= set(was.doubts)
+            assert not now.escapes, single
+            assert set(now.doubts) <= set(was.doubts), single
 
 
 def addresses_of(block: Prefix) -> range:
@@ -239,12 +239,12 @@ def test_a_rule_repairs_what_it_is_for_and_takes_nothing_away(
     assert_repairs(host, with_rules(host, rules), block, named, place)
 
 
-def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int]) -> list[int]:
+def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int]) -> list[str]:
     """The addresses that these routes take from another device, which is fine in the end."""
     family = judge.fib.family
     snapshot = judge.fib.snapshot
     assume(not may_uncover_a_refusal(snapshot))
-    astray: list[int] = []
+    astray: list[str] = []
     for address in addresses:
         bare = without_what_catches(judge, address)
         kind, right = scanned(bare, family, address)
@@ -258,7 +258,7 @@ def led_astray(judge: Judge, added: Collection[Route], addresses: Iterable[int])
             if route is None or route not in added:
                 continue
             if right is None or not set(right.devs).issuperset(route.devs):
-                astray.append(address)
+                astray.append(str(ip_at(family, address)))
                 break
     return astray
 
@@ -313,7 +313,7 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
             if left is not None:
                 best = min(best, (left, count))
 
-    assert (escapes_left(judge, before, block, repair), len(repair)) == best
+    assert (escapes_left(judge, before, block, repair), len(repair)) == best, block
 
 
 def first_repair(snapshot: Snapshot, family: int, place: int) -> tuple[Prefix, tuple[Route, ...]]:

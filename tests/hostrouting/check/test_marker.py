@@ -15,6 +15,7 @@ from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeHost
 from tests.support.children import in_child
+from tests.support.locks import leased_by_another_user
 from tests.support.node import KERNELS, MARKERS, marker_of, wanting
 from tests.support.topologies import checked, vm_of
 
@@ -67,6 +68,20 @@ def test_a_marker_that_is_huge(tmp_path: Path) -> None:
         leave_marker(files, report, ())
 
     in_child(leave_it)
+    assert files.read(HostLayout.ok_path) == "ok\n"
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_marker_that_cannot_be_read(tmp_path: Path) -> None:
+    """It is replaced, even if it says the same: its owner has leased it, who may own the folder."""
+    files = LocalFiles(tmp_path)
+    files.write(HostLayout.ok_path, "ok\n")
+    place = Path(f"{tmp_path}{HostLayout.ok_path}")
+    report = check_kernel(KERNELS["ok"](), wanting())
+    with leased_by_another_user(place):
+        leave_marker(files, report, ())
+        assert place.owner() == "root"
     assert files.read(HostLayout.ok_path) == "ok\n"
 
 

@@ -12,6 +12,8 @@ neighbouring networks have one route
   172.16.2.0/23 172.16.4.0/24 | 172.16.0.0/16 dev ib0 | 172.16.2.0/24 172.16.3.0/24 172.16.4.0/24
 one address at the end of a CIDR has one
   172.16.255.255/32 | 172.16.255.255/32 dev ib0 metric 100
+two addresses have one each
+  172.16.5.6/32 172.16.5.7/32 | 172.16.5.6/31 dev ib0
 half of all addresses may have one route
   128.0.0.0/1 | 128.0.0.0/1 dev ib0 metric 9 | 128.0.0.0/1
 a route of ours by another device is replaced
@@ -53,6 +55,10 @@ a rule is proposed, unless it leads away what is fine, or comes before one for t
   earlier-rule: 99: from all to 172.16.0.0/16 lookup main
   earlier-rule | 172.16.5.0/24 dev wg1 table 100 | 172.16.0.0/16 allow=wg1
   earlier-rule | rule pref 200 lookup 255
+Linux puts a new rule behind those of its priority, so the one for table local stays the first
++ elsewhere
+  earlier-rule: 0: from all to 172.16.0.0/16 lookup main | rule pref 1
+  earlier-rule | rule pref 0
 """)
 def test_repairs(row: HostRow) -> None:
     """The destinations of the routes, the reasons for what no route repairs, and a rule for it."""

@@ -213,12 +213,13 @@ def ask(seconds: float = 0.5) -> int:
         (b"y\x04\x04", 1),
         (b"\x04", 1),
         (b"\x03", 1),
+        (b"\x1c", 1),
         (None, 1),
     ],
 )
 def test_the_terminal(typed: bytes | None, code: int) -> None:
-    """Only Enter counts, and not another line, Ctrl-D, Ctrl-C, another key, or a terminal
-    that is closed.
+    """Only Enter counts, and not another line, Ctrl-D, the keys of SIGINT and SIGQUIT, another key,
+    or a terminal that is closed.
     """
     terminal = on_a_terminal(ask)
     shown = terminal.read_until(b"taken back")
@@ -261,7 +262,7 @@ def test_a_stopped_terminal() -> None:
 
 @pytest.mark.linux
 @pytest.mark.parametrize("first", ["no key", "Ctrl-C", "Ctrl-Z", "SIGTERM", "closed", "Enter"])
-@pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("later", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_more_signals(first: str, later: signal.Signals) -> None:
     """Another signal, before or at any effect of the taking back, stops nothing of it."""
     host, mishaps = mishap_host()

@@ -15,6 +15,7 @@ import pytest
 from hostrouting import cli
 from hostrouting.boot.program import sources_digest
 from hostrouting.cli.output import Page, write
+from hostrouting.cli.parser import COMMANDS
 from hostrouting.errors import BackendError
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import __version__
@@ -37,7 +38,8 @@ def test_the_help() -> None:
     assert "\n  STRICT " in said
     assert "In trouble:\n  hostrouting status\n" in said
     assert say("--version").out == f"hostrouting {__version__} (sources {sources_digest()[:12]})\n"
-    assert "\n\nWith --confirm" in say("apply", "--help").out
+    for command in COMMANDS:
+        assert max(map(len, say(command, "--help").lines)) < 80
 
 
 @pytest.mark.linux
@@ -58,8 +60,9 @@ def test_what_the_help_loads() -> None:
         ("check --js", "unrecognized arguments: --js"),
         (
             "check 10.0.0.0/8 --snapshot a --snapshots b",
-            "--snapshots: cannot stand beside --snapshot",
+            "argument --snapshots: not allowed with argument --snapshot",
         ),
+        ("status --metrics --json", "argument --json: not allowed with argument --metrics"),
         ("check 10.0.0.0/8 --dev a/b", "hostrouting: the command line: --dev:"),
         ("repair 10.0.0.0/8 --allow a/b", "hostrouting: the command line: --allow:"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),

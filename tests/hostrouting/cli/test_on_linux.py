@@ -58,7 +58,7 @@ fi
 if [ -d /run/alternatives ]; then
   mkdir /etc/alternatives && mount -o bind,ro /run/alternatives /etc/alternatives || exit
 fi
-mount -t tmpfs -o size=1m tmpfs /run && mount -t tmpfs -o size=1m tmpfs /var/lib || exit
+mount -t tmpfs -o size=1m,mode=755 tmpfs /run && mount -t tmpfs -o size=1m tmpfs /var/lib || exit
 echo ready && exec cat
 """
 

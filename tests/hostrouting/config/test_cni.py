@@ -16,6 +16,7 @@ from hostrouting.config.cni import CNIS, cni_row
         ("wg518xx", "wireguard", ""),
         ("gn167772165", "geneve", "unbounded-net"),
         ("gn_to_office", "geneve", ""),
+        ("ipiptunnel0", "ipip", ""),
         ("ovn-k8s-mp0", "", "OVN-Kubernetes"),
         ("ovn-k8s-mpx", "", ""),
         ("ovn-k8s-mpx", "openvswitch", "OVN-Kubernetes"),

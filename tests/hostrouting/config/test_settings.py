@@ -76,10 +76,19 @@ def test_keys_that_are_given_twice() -> None:
 
 def test_an_agents_file_without_our_key() -> None:
     """It would configure nothing, silently."""
-    *_, last = faults('{"agent": {"listen": ":80"}, "staticRoute": {}}')
+    *_, last = faults('{"agent": {"listen": ":80"}, "kubelet": {}}')
     assert last == "hostRouting: missing; an agent's own file has the configuration under this key"
     known = faults('{"agent": {"listen": ":80"}, "guard": {}}')
     assert [fault.partition(":")[0] for fault in known] == ["agent"]
+
+
+@pytest.mark.parametrize("key", ["route_overlap", "RouteOverlap", "staticRoute"])
+def test_a_misspelt_key_alone(key: str) -> None:
+    """The document is meant to be ours, so `hostRouting` is not missing."""
+    [only] = faults(json.dumps({key: {}}))
+    assert only.startswith(f"{key}: unknown key; did you mean ")
+    [_, agents] = faults(json.dumps({"agent": {}, key: {}}))
+    assert agents.startswith(f"{key}: unknown key; did you mean ")
 
 
 @text_rows("""

@@ -6,7 +6,7 @@ import pytest
 
 from hostrouting.boot.units import HEADER
 from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
-from hostrouting.errors import RequirementError
+from hostrouting.errors import HostError, RequirementError
 from hostrouting.finding import Finding
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import RELOAD, find_cancelled_gates, judge_gates
@@ -88,7 +88,7 @@ OPEN: dict[str, tuple[list[Change], str, bool]] = {
     ),
     "another drop-in": (
         [loaded(OVERRIDE, RESET)],
-        "another drop-in takes the ExecCondition= of the gate away",
+        f"{OVERRIDE} takes the ExecCondition= of the gate away",
         False,
     ),
     "a refusal that counts as a success": (
@@ -109,7 +109,6 @@ def test_an_open_gate(name: str, host: FakeHost) -> None:
     [fault] = faults(host)
     assert (fault.name, fault.severity, fault.target) == ("gate-open", "error", MACHINES)
     assert fault.sentence.startswith(f"{MACHINES} starts unchecked: {reason}")
-    assert judge_gates(host, [MACHINES]).held == ()
     cancelled = tuple(find_cancelled_gates(host, WANTED))
     if is_mended:
         assert fault.remedy is None
@@ -163,6 +162,54 @@ def test_files_that_systemd_has_not_read(host: FakeHost) -> None:
     assert [fault.remedy for fault in find_faults(host, [KUBELET])] == [None]
 
 
+UNREAD = {
+    "/usr/lib/systemd/system/NAME.d/10-x.conf": True,
+    "/run/systemd/system/NAME.d/10-x.conf": True,
+    f"{UNITS}/NAME.d/10-x.conf": True,
+    f"{UNITS}/NAME.d/00-before.conf": False,
+    f"{UNITS}/NAME.d/10-x.conf.bak": False,
+}
+"""The paths of drop-ins with RESET: whether it takes the gate away once systemd reads it."""
+
+
+@pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+@pytest.mark.parametrize("path", UNREAD)
+def test_a_drop_in_that_systemd_has_not_read(path: str, mode: str) -> None:
+    """An apply changes nothing while one takes the gate away, which is in force until then."""
+    gated = config(*REPAIR, cidrs=(CIDR,), mode=mode)._replace(gate=GateConfig((KUBELET,)))
+    host = configured(gated)
+    manager_of(host).properties[KUBELET] = {"LoadState": "loaded"}
+    path = path.replace("NAME", KUBELET)
+    host.files.texts[path] = RESET
+    manager_of(host).properties[KUBELET]["NeedDaemonReload"] = "yes"
+    lose_routes(host)
+    if not UNREAD[path.replace(KUBELET, "NAME")]:
+        run(Configure(gated, host=host))
+        return
+    [fault] = find_faults(host, [KUBELET])
+    assert (fault.name, fault.target) == ("requirement", KUBELET)
+    assert fault.sentence == (
+        f"once systemd is reloaded, {KUBELET} starts unchecked: {path} takes the ExecCondition= of "
+        "the gate away"
+    )
+    calls = [*manager_of(host).calls]
+    failure_of(run, Configure(gated, host=host), of=RequirementError, match=path)
+    assert manager_of(host).calls == calls
+    # A file of the same name hides one of the vendor's.
+    host.files.texts[f"{UNITS}/{KUBELET}.d/10-x.conf"] = "[Service]\n"
+    assert find_faults(host, [KUBELET]) == ()
+
+
+def test_an_unread_drop_in_that_cannot_be_read() -> None:
+    """Nobody knows whether it takes the gate away."""
+    host = configured(WANTED._replace(gate=GateConfig((KUBELET,))))
+    manager_of(host).properties[KUBELET] = {"LoadState": "loaded", "NeedDaemonReload": "yes"}
+    path = f"{UNITS}/{KUBELET}.d/10-x.conf"
+    host.files.texts[f"{path}/x"] = ""
+    with pytest.raises(HostError, match=path):
+        find_faults(host, [KUBELET])
+
+
 def test_a_unit_that_is_not_there(host: FakeHost) -> None:
     """An edited config.json has a wrong name, which is said instead of the missing drop-in. An
     apply does not fail because of it: the unit may be installed later.
@@ -205,24 +252,24 @@ def test_a_unit_that_systemd_does_not_start(host: FakeHost) -> None:
     """A masked one cannot start unchecked; but it needs its drop-in."""
     manager_of(host).properties[KUBELET] = {"LoadState": "masked", "ExecCondition": ""}
     run(Configure(WANTED._replace(gate=GateConfig((KUBELET,))), host=host, allow_removal=True))
-    judged = judge_gates(host, [KUBELET])
-    assert (judged.findings, judged.held) == ((), (KUBELET,))
+    assert judge_gates(host, [KUBELET]) == ()
     assert [*find_cancelled_gates(host, WANTED)] == []
     host.files.remove(LAYOUT.drop_in_path(KUBELET))
-    assert judge_gates(host, [KUBELET]).held == ()
+    [fault] = judge_gates(host, [KUBELET])
+    assert fault.name == "gate-open"
 
 
 @pytest.mark.parametrize(
     ("change", "target", "without_systemd"),
     [
         (break_program, LAYOUT.program_path, ["gate-open"]),
-        (give_config_away, LAYOUT.config_path, ["file", "gate-open"]),
+        (give_config_away, LAYOUT.config_path, ["gate-shut", "gate-open"]),
     ],
 )
 def test_a_gate_that_lets_nothing_pass(
     change: Change, target: str, without_systemd: list[str], host: FakeHost
 ) -> None:
-    """Where no start asks the gate, it is an error of a file, and no Python is tried."""
+    """Where no start asks the gate, no Python is tried."""
     change(host)
     [fault] = faults(host)
     assert (fault.name, fault.severity, fault.target) == ("gate-shut", "error", target)
@@ -265,7 +312,6 @@ def test_an_opening(text: str, mode: int, owner: int, *, opens: bool, host: Fake
     host.files.owners[LAYOUT.opening_path] = owner
     [warning] = faults(host)
     assert (warning.name, warning.severity) == ("gate-open" if opens else "file", "warning")
-    assert bool(judge_gates(host, [MACHINES]).held) is not opens
 
 
 def test_nothing_is_gated(host: FakeHost) -> None:

@@ -1,7 +1,5 @@
 """hostrouting.gate.unit_states: how a unit is, by systemd; tests/system has a real systemd."""
 
-from unittest.mock import patch
-
 import pytest
 
 from hostrouting.finding import Remedy
@@ -69,17 +67,6 @@ def test_what_is_not_gated() -> None:
     assert unit_states(missing, [UNIT], ["a.service"])[0].state == "unknown"
     guard = manager_with(HostLayout.guard_unit, ActiveState="active")
     assert unit_states(guard, [HostLayout.guard_unit], ["a.service"])[0].state == "runs"
-
-
-def test_the_errors_of_the_guard() -> None:
-    """They begin with its main process: systemd 249 may note a condition that comes later."""
-    guard = HostLayout.guard_unit
-    began = "Thu 2026-01-01 00:00:02 UTC"
-    manager = manager_with(guard, ActiveState="failed", ExecMainStartTimestamp=began)
-    with patch.object(FakeManager, "errors_of", return_value=ERRORS) as errors_of:
-        [unit] = unit_states(manager, [guard], [])
-    assert unit.reasons == ERRORS
-    errors_of.assert_called_once_with(guard, began)
 
 
 def test_instances() -> None:

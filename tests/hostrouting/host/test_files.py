@@ -21,6 +21,7 @@ from hostrouting.host.files import LocalFiles
 from hostrouting.host.fileset import File
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
+from tests.support.locks import leased_by_another_user
 from tests.support.programs import completed
 
 # The contract of Files, on a folder and on the fake
@@ -204,6 +205,20 @@ def test_a_file_of_the_kernel(tmp_path: Path) -> None:
     """
     (tmp_path / "it").symlink_to("/proc/version")
     assert HERE.read(str(tmp_path / "it")) == ""
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+def test_a_file_that_its_owner_has_leased(tmp_path: Path) -> None:
+    """It is an error at once: Linux lets who opens it wait for the end of the lease, for 45 s."""
+    path = tmp_path / "it"
+    path.write_text("text")
+    for try_it in (HERE.read, lambda path: HERE.lock(path, list)):
+        with (
+            leased_by_another_user(path),
+            pytest.raises(HostError, match="temporarily unavailable"),
+        ):
+            try_it(str(path))
 
 
 @pytest.mark.needs("root")

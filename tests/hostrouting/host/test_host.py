@@ -81,7 +81,7 @@ def test_an_image(tmp_path: Path) -> None:
     """Nothing here is asked. Two runs on one image exclude each other, and leave nothing."""
     image, manager = Host.offline(tmp_path), FakeManager()
     assert (image.backend, image.manager) == (None, None)
-    with raises(BackendError, "unavailable", match="an image has no kernel; use a snapshot"):
+    with raises(BackendError, "unavailable", match="an image has no kernel; for a check, use"):
         image.open_kernel()
     assert Host(backend=None, manager=manager).manager is manager
     assert Host.local().manager is not None

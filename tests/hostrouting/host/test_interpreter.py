@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,20 @@ class TestCompile:
         trial = f"def run_trial(): raise SystemExit({PASSED})".encode()
         sources = {"hostrouting/__init__.py": b"", "hostrouting/node.py": trial}
         assert NODE.compile(sys.executable, sources).keys() > sources.keys()
+
+    @pytest.mark.needs("root")
+    def test_the_folder_for_temporary_files(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is none that another user owns, who could put code there for root to run."""
+        os.chown(tmp_path, 65534, 65534)
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        kept = tmp_path / "words"
+        self.reason(script(tmp_path, f'echo "$@" >>{kept}', "exit 3"))
+        *_, sources = kept.read_text().split()
+        folder = Path(sources).parent.stat()
+        assert (folder.st_uid, folder.st_mode & 0o1022) in {(0, 0), (0, 0o1022)}
 
     def test_one_that_hangs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """It is ended."""

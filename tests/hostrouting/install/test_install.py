@@ -437,6 +437,20 @@ class TestRequirements:
         assert Configure(WANTED, host=FakeHost.image()).plan().findings == ()
 
 
+@pytest.mark.parametrize(
+    "path", [LAYOUT.program_path, LAYOUT.config_path, LAYOUT.drop_in_path(MACHINES)]
+)
+@pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o755, 1), (0o644, 1)])
+def test_what_others_may_have_written(path: str, mode: int, owner: int) -> None:
+    """It is written anew, whatever is in it."""
+    host = configured(WANTED)
+    right = host.files.look(path)
+    host.files.modes[path], host.files.owners[path] = mode, owner
+    assert Configure(WANTED, host=host).plan().files.written_paths == (path,)
+    run(Configure(WANTED, host=host))
+    assert host.files.look(path) == right
+
+
 class LateFiles(FakeFiles):
     """Files that another run installs after the first look at config.json."""
 

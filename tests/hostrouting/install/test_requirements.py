@@ -15,7 +15,9 @@ KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET,)))
 ENVIRONMENTS = {
     "LD_PRELOAD=/opt/a.so HOME=/root LD_DEBUG=files": "LD_DEBUG and LD_PRELOAD",
-    "'GCONV_PATH=/with blanks'": "GCONV_PATH",
+    '"GCONV_PATH=/with blanks"': "GCONV_PATH",
+    r'"OPTS=say \"hi\" LD_PRELOAD=x LOCPATH=y"': "",
+    '"A=it\'s LD_PRELOAD=x" LD_AUDIT=y': "LD_AUDIT",
     "LD_BIND_NOW=1 TMPDIR=/tmp MALLOC_ARENA_MAX=2": "",
     "": "",
 }

@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 import pytest
@@ -19,6 +20,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeHost, FakeManager, h200
 from phases.testing import FakeClock
+from tests.support.mishaps import mishap_host
 from tests.support.tasks import (
     GUARDED,
     LAYOUT,
@@ -198,6 +200,16 @@ def test_what_the_passes_before_have_done() -> None:
     with pytest.raises(phases.Cancelled) as caught:
         phases.execute(Configure(config(*REPAIR), host=host), ctx)
     assert [str(change.route) for change in effects_of(caught.value).changes] == ours(host) != []
+
+
+def test_another_section_is_installed_meanwhile() -> None:
+    """The routes are those of all that is installed when they are set."""
+    host, mishaps = mishap_host()
+    other = RewriteProbeSource(HostRoutingConfig(probe_rewrite=PROBES), host=host)
+    is_installed = partial(host.files.texts.__contains__, LAYOUT.config_path)
+    mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other), when=is_installed)
+    run(ConfigureStaticRoutes(config(*REPAIR), host=host))
+    assert len(ours(host)) == 3, "the route for replies to probes is one of them"
 
 
 def test_a_cancelled_gate_hides_no_other_failure() -> None:

@@ -90,6 +90,11 @@ IGNORED = [
     "mv {file} {file}.old; ln -s gate.open.old {file}",
     "rm {file}; mkfifo -m 600 {file}",
     "rm {file}; mkdir {file}",
+    "chmod 775 {folder}",
+    "chmod 1757 {folder}",
+    "chown 1 {folder}",
+    "chown 1 {folder} {file}",
+    "mv {folder} {folder}.old; ln -s hostrouting.old {folder}",
 ]
 
 
@@ -99,7 +104,8 @@ def opened(home: Path, change: str) -> SandboxedNode:
     file = node.place(HostLayout.opening_path)
     folder = str(node.place(HostLayout.run_directory))
     command = HostLayout.opening_command.replace(HostLayout.run_directory, folder)
-    subprocess.run(["sh", "-c", f"{command} && {change.format(file=file)}"], check=True)
+    change = change.format(file=file, folder=folder)
+    subprocess.run(["sh", "-c", f"{command} && {change}"], check=True)
     return node
 
 
@@ -126,7 +132,7 @@ def test_what_opens_the_gate(openings: dict[str, SandboxedNode], shell: tuple[st
 def test_what_status_says_of_it(openings: dict[str, SandboxedNode]) -> None:
     """That the gate is open, and why, or that the file is ignored: as the gate does."""
     for change, node in openings.items():
-        findings = judge_gates(Host(backend=None, files=node.files), [UNIT]).findings
+        findings = judge_gates(Host(backend=None, files=node.files), [UNIT])
         said = [each for each in findings if each.target == HostLayout.opening_path]
         if change in ACCEPTED:
             [finding] = said
@@ -144,12 +150,14 @@ def test_what_status_says_of_it(openings: dict[str, SandboxedNode]) -> None:
         f"umask 000; rm -r {HostLayout.run_directory}; chmod() {{ exit 1; }}",
         f"touch {HostLayout.opening_path}; chown 1 {HostLayout.opening_path}",
         f"touch {HostLayout.opening_path}; chmod 666 {HostLayout.opening_path}",
+        f"chmod 777 {HostLayout.run_directory}",
+        f"chown 1 {HostLayout.run_directory}",
     ],
 )
 def test_the_command_that_a_refusal_names(node: SandboxedNode, before: str) -> None:
     """It opens the gate, whatever the umask is, before anything of ours has run since the boot, and
-    if an ignored file is there. The file is never one that others could write, not even until a
-    chmod. The command stands in each kind of refusal.
+    if an ignored file is there, or others can change the folder. The file is never one that others
+    could write, not even until a chmod. The command stands in each kind of refusal.
     """
     _, log = start(node)
     assert f"until the next boot, as root: {HostLayout.opening_command}\n" in log
@@ -386,6 +394,23 @@ def test_a_signal_before_the_program_hears_it(node: SandboxedNode, shell: tuple[
     status, *log = done.stdout.splitlines()
     assert status == "255"
     assert log[-1] == f"<3>hostrouting: {UNIT} was refused: a signal ended the gate"
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_signal_after_the_program(node: SandboxedNode, shell: tuple[str, ...]) -> None:
+    """The shell ends, and kills nothing: its child has ended, and another process may have the
+    number of that child now.
+    """
+    script = "#!/bin/sh\n[ $3 != -c ] || exit 1\ntouch /run/advises\nsleep 1\n"
+    node.files.write(HostLayout.python_path, script, mode=0o755)
+    node.place(PROGRAM).touch()
+    words = gate(shell)
+    words[-3] = f"kill() {{ echo >/run/killed; }}; {words[-3]}"
+    script = TERMINATE.format(condition="[ -e /run/advises ]", signal="TERM")
+    done = node.run("sh", "-c", script, "sh", *words)
+    assert done.stdout.startswith("255\n")
+    assert done.stdout.endswith(f"{UNIT} was refused: a signal ended the gate\n")
+    assert not node.place("/run/killed").exists()
 
 
 def test_there_can_be_no_lock(node: SandboxedNode) -> None:

@@ -23,7 +23,7 @@ from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.node import guard
 from hostrouting.node.ending import Stopped, TimeIsUp
-from hostrouting.node.fight import _QUIET, Fight, read_fight
+from hostrouting.node.fight import QUIET, Fight, read_fight
 from hostrouting.node.guard import Guard, guard_host
 from hostrouting.node.journal import describe_failure
 from hostrouting.testing import FakeFiles, FakeHost, FaultyBackend
@@ -290,7 +290,7 @@ def test_a_fight(capfd: pytest.CaptureFixture[str]) -> None:
     assert during.facts["repairs"] == 1 + len(often) + 120
     assert during.name == "fight"
     assert "141 times by now, last: add 172.16." in during.sentence
-    assert f"for {_QUIET / 60:g} minutes after the last time" in str(during)
+    assert f"for {QUIET / 60:g} minutes after the last time" in str(during)
     lines = logged(capfd)
     changes = [line for line in lines if line.startswith("6 static routes changed: ")]
     assert len(changes) <= 10

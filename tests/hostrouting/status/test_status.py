@@ -11,12 +11,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from hostrouting.boot.program import version
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.unit_states import State, UnitState
+from hostrouting.model.route import OURS
 from hostrouting.status import HostStatus, find_status, metric_lines, status_lines
 from hostrouting.status.status import APPLY
 from hostrouting.testing import FakeHost
 from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.cli import say
-from tests.support.incidents import KUBELET, config, escaping_node, garble, refuse
+from tests.support.incidents import GUARDED, KUBELET, apply, config, escaping_node, garble, refuse
 from tests.support.statuses import (
     INCIDENTS,
     OVERLAP,
@@ -33,6 +34,7 @@ from tests.support.statuses import (
     lose_default,
     lost,
     mask_guard,
+    move_default,
     right,
     right_but,
     silence_kernel,
@@ -41,9 +43,10 @@ from tests.support.statuses import (
     start_router,
     start_second_card,
     without_routes,
+    write_override,
     written,
 )
-from tests.support.tasks import CIDR, LAYOUT, lose_routes, manager_of
+from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of
 
 TROUBLE = right_but(end_guard, lose_routes, hold_place, fill("/run"), start_k3s, break_python)
 """A node on which every part of the answer has something to say."""
@@ -202,6 +205,16 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         right_but(start_router, routeOverlap={"expectedCidrs": ["192.168.0.0/16"]}),
         "",
     ),
+    "apply would move routes that work to another card, and nothing is expected": (
+        right_but(move_default, routeOverlap={}),
+        "",
+    ),
+    "systemd would read a drop-in that takes the gate away": (
+        right_but(
+            write_override, lose_routes, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
+        ),
+        "",
+    ),
     "to unmask the guard brings no default route": (right_but(lose_default, mask_guard), ""),
     "systemd does not answer, and another card is better": (
         without_routes(start_router, silence_systemd),
@@ -231,6 +244,30 @@ def test_what_a_killed_guard_has_left() -> None:
     """A fight ends with the guard, also if it could not take its file away."""
     host = right_but(end_guard, written(LAYOUT.fight_path, "412\nanother program\n"))()
     assert "fight" not in {finding.name for finding in find_status(host).findings}
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("overlap", [{"expectedCidrs": [CIDR], "mode": "STRICT"}, {}])
+def test_a_default_route_that_is_another_cards_by_now(
+    overlap: dict[str, object], *, keep: bool
+) -> None:
+    """What the page says of both ways, done as it says, makes the host right."""
+    host = right_but(move_default, routeOverlap=overlap)()
+    finding = find_status(host).wrong[0]
+    assert finding.name == "route-stays"
+    assert str(finding.remedy).startswith(
+        "to keep it via 10.0.0.1 dev eth0, write dev and gateway into the route, and the dev into "
+        "routeOverlap.expectedDevs; or, if the other way is right, apply the configuration"
+    )
+    settings = config(*REPAIR, guard=GUARDED, routeOverlap=overlap)
+    if keep:
+        for route in settings["staticRoutes"]["routes"]:
+            route |= {"dev": "eth0", "gateway": "10.0.0.1"}
+        settings["routeOverlap"] = overlap | {"expectedDevs": ["eth0"]}
+    apply(host, json.dumps(settings))
+    assert find_status(host).state == "in force"
+    ours = {route.devs for route in host.kernel.snapshot().routes if route.protocol == OURS}
+    assert ours == {("eth0",) if keep else ("eth1",)}
 
 
 def page_of(name: str, status: HostStatus) -> list[str]:
@@ -291,7 +328,6 @@ def test_the_metrics(status: HostStatus) -> None:
     assert sum(value for key, value in values.items() if "_state," in key) == 1
     for finding in status.wrong:
         assert values[f"hostrouting_findings,{finding.name}"] >= 1
-    assert values["hostrouting_guard_repairs"] == (412 if status is FIGHT else 0)
     for unit in status.units:
         escaped = unit.unit.replace("\\", r"\\")
         assert f'hostrouting_unit{{unit="{escaped}",state="{unit.state}"}} 1\n' in text

@@ -68,10 +68,39 @@ def test_report() -> None:
     assert paths_on(host) == set()
 
 
-def test_something_else_than_a_configuration_or_a_host() -> None:
-    """It is named when the task is made, and not in the middle of a run."""
-    wrong: Any = {}
-    with pytest.raises(TypeError, match="'config' must be"):
-        Configure(wrong)
-    with pytest.raises(TypeError, match="'host' must be"):
-        Configure(HostRoutingConfig(), host=wrong)
+REFUSED: dict[str, dict[str, Any]] = {
+    r"config is \{'routeOverlap': \{\}\}; .*HostRoutingConfig.from_mapping": {
+        "config": {"routeOverlap": {}}
+    },
+    "config is None; ": {"config": None},
+    r"host is 'gpu-1'; .*Host.local\(\)": {"host": "gpu-1"},
+    "host is <class .*FakeHost'>; ": {"host": FakeHost},
+    "wait is '60'; it must be seconds, such as 60.0": {"wait": "60"},
+    "wait is True; ": {"wait": True},
+    "wait is None; ": {"wait": None},
+    "wait is -1; it must be 0 or more, and finite": {"wait": -1},
+    "wait is inf; ": {"wait": float("inf")},
+    "wait is nan; ": {"wait": float("nan")},
+    "allow_removal is 'no'; it must be True or False": {"allow_removal": "no"},
+    "allow_removal is 1; ": {"allow_removal": 1},
+}
+
+
+@pytest.mark.parametrize(("words", "wrong"), REFUSED.items())
+@pytest.mark.parametrize("make", [Configure, *TASKS])
+def test_arguments_that_are_refused(make: type[Any], words: str, wrong: dict[str, Any]) -> None:
+    """When the task is made, and not in the middle of a run, with what to write instead."""
+    arguments = {"config": HostRoutingConfig(), "host": FakeHost(), **wrong}
+    with pytest.raises((TypeError, ValueError), match=f"^{make.__name__}: {words}"):
+        make(**arguments)
+
+
+def test_a_removal_on_something_else_than_a_host() -> None:
+    wrong: Any = "gpu-1"
+    with pytest.raises(TypeError, match="host is 'gpu-1'; "):
+        Remove(host=wrong)
+
+
+@pytest.mark.parametrize("wait", [0, 60, 0.5])
+def test_seconds_to_wait(wait: float) -> None:
+    assert Configure(HostRoutingConfig(), host=FakeHost(), wait=wait).wait == wait

@@ -12,7 +12,6 @@ from hostrouting.host.effects import effects_of
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from tests.support.mishaps import mishap_host
@@ -139,16 +138,6 @@ def test_another_default_route_becomes_the_best() -> None:
     run(task)
     assert ours(host) == [f"{half} dev eth1 proto hostrouting scope link" for half in REPAIR]
     assert task.plan().is_empty
-
-
-def test_another_section_is_installed_meanwhile() -> None:
-    """The routes are those of all that is installed when they are set."""
-    host, mishaps = mishap_host()
-    probes = ProbeRewriteConfig(enabled=True, interfaces=("eth0",))
-    other = RewriteProbeSource(HostRoutingConfig(probe_rewrite=probes), host=host)
-    mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other), when=lambda: installed(host))
-    run(ConfigureStaticRoutes(config(*REPAIR), host=host))
-    assert len(our_destinations(host)) == 3, "the route for replies to probes is one of them"
 
 
 def test_a_run_that_is_cancelled_while_it_sets_routes() -> None:

@@ -13,8 +13,16 @@ from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeFiles, FakeHost, FaultyBackend, h200
+from hostrouting.testing import (
+    FakeFiles,
+    FakeHost,
+    FakeManager,
+    FakeNftables,
+    FaultyBackend,
+    h200,
+)
 from hostrouting.testing.contract import BackendContract, contract_host
+from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.kinds import raises
 from tests.support.tasks import config, run
 
@@ -95,6 +103,24 @@ def test_each_call_can_fail(moment: Any, given: tuple[Any, ...]) -> None:
 
 
 # Hosts.
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("kernel", h200),
+        ("faults", FaultyBackend),
+        ("files", FakeFiles),
+        ("manager", FakeManager),
+        ("interpreter", FakeInterpreter),
+        ("nftables", FakeNftables),
+    ],
+)
+def test_a_part_of_a_host_that_was_not_made(name: str, part: Any) -> None:
+    """It is refused, and later hosts are as before."""
+    with pytest.raises(TypeError, match=rf"{part.__name__}\b.*: call it$"):
+        FakeHost(**{name: part})
+    assert FakeHost().manager is not None
 
 
 def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
