@@ -177,8 +177,8 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
         "prefixes": [str(prefix) for prefix in escape.prefixes],
         "kind": escape.kind,
         "devs": list(escape.devs),
-        "route": "" if decision.route is None else str(decision.route),
-        "rule": "" if decision.rule is None else str(decision.rule),
+        "route": str(decision.route or ""),
+        "rule": str(decision.rule or ""),
     }
 
 

@@ -196,7 +196,11 @@ def _why_open(
 
     `properties` are what systemd has loaded; `drop_in` is the path of our drop-in.
     """
-    see = Remedy("see", command_of("systemctl cat", name), needs_root=False)
+    see = Remedy(
+        "take that line out, and reload systemd; to see it",
+        command_of("systemctl cat", name),
+        needs_root=False,
+    )
     if _REFUSAL in properties["SuccessExitStatus"].split():
         return _open(
             name, f"it has SuccessExitStatus={_REFUSAL}, so a refusal counts as a success", see
