@@ -64,6 +64,7 @@ class Program(File):
         """
         if self.interpreter is None:
             return pack(sources_of_program())
+        # `find` is the path of the node's Python. `compile` returns the sources as well.
         return pack(self.interpreter.compile(self.interpreter.find(), sources_of_program()))
 
 

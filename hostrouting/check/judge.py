@@ -346,7 +346,8 @@ def route_without_a_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinio
         return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
-    if not _are_other_networks_off_link(judge, dev) or judge.devices.is_connected(dev, route):
+    # The device's own networks, and perhaps all others, are on its link.
+    if judge.devices.is_connected(dev, route) or not _are_other_networks_off_link(judge, dev):
         return None
     # The program that added the route may know the link, and the operator the neighbours.
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):

@@ -91,8 +91,9 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
     """Return the requests in two batches, so that packets always have a route: the first adds the
     new routes, and the second deletes the old ones.
 
-    An old route is deleted in the first batch, before the additions, if it could be lost in a
-    rollback: the request to delete the new route could hit the old one (`deletion_could_hit`).
+    There is one exception. If both routes are there, a request to delete the new one, in a
+    rollback, may delete the old one instead (`deletion_could_hit`). So such an old route is deleted
+    in the first batch, before the additions; a rollback adds it again.
     """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
     first_batch: list[RouteRequest] = []

@@ -230,8 +230,9 @@ class Uplink:
         return None
 
     def _routes_to_gateway(self, hop: NextHop) -> Iterator[Route]:
-        """Yield the routes of table main that lead to the gateway of this next hop through its
-        device, and have no gateway themselves. Our own do not count, because they may be deleted.
+        """Yield the routes by which Linux reaches the gateway of this next hop: those of table main
+        that lead to it through the next hop's device, and have no gateway themselves. Without one,
+        Linux refuses a route by this next hop. Our own do not count: they may be deleted.
         """
         for route in self._not_ours:
             if (

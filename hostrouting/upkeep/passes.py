@@ -251,6 +251,8 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     for other programs into a file under /run, the marker. In STRICT, gated units must not start if
     addresses leave elsewhere (escape), if there is no default route, or if Linux does not answer.
     With the setting `"undecided": "refuse"`, an undecided verdict stops the units, too.
+
+    `waits` of the outcome says what may still come, such as a default route; empty if nothing may.
     """
     settings = config.route_overlap
     if not settings.cidrs:
