@@ -57,7 +57,9 @@ def check_snapshots(
     require_cidrs(config)
     paths = sorted(Path(folder).glob("*.json"))  # none if the folder cannot be read
     if not paths:
-        raise ConfigError([Fault("--snapshots", str(folder), "has no *.json file", SAVE)])
+        raise ConfigError(
+            [Fault("--snapshots", str(folder), "is missing, or has no *.json file", SAVE)]
+        )
     # Called here, and not in a generator, which would begin only when the caller takes the first
     # result: the executor may be shut down by then.
     problems = executor.map(partial(_judge_file, config=config), paths, chunksize=16)

@@ -173,7 +173,7 @@ class SystemdManager:
             if not lines_of_unit:  # no unit matches
                 continue
             values: dict[str, list[str]] = {}
-            for line in lines_of_unit.splitlines():
+            for line in lines_of_unit.split("\n"):
                 name, _, value = line.partition("=")
                 # For a time that was never set, systemd before 250 prints "n/a", and later versions
                 # print nothing.

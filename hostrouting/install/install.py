@@ -185,7 +185,7 @@ def plan_install(
     read_snapshot = cache(host.take_snapshot)  # so that all parts see the same moment
     config = wanted.config
     files = find_file_changes(host, config)
-    systemd = find_systemd_changes(host.running_manager, config, wanted.former, files)
+    systemd = tuple(find_systemd_changes(host.running_manager, config, wanted.former, files))
     obstacles = [*find_requirements(host, config, files), *find_ungated(config, host)]
     routes = RoutePlan()
     if "static_routes" in parts:

@@ -11,6 +11,7 @@ from hostrouting.finding import Finding
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import RELOAD, find_cancelled_gates, judge_gates
 from hostrouting.host.effects import effects_of
+from hostrouting.status import find_status
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -212,15 +213,18 @@ def test_an_unread_drop_in_that_cannot_be_read() -> None:
 
 def test_a_unit_that_is_not_there(host: FakeHost) -> None:
     """An edited config.json has a wrong name, which is said instead of the missing drop-in. An
-    apply does not fail because of it: the unit may be installed later.
+    apply does not fail because of it: the unit may be installed later, and the status waits for it.
     """
     manager_of(host).properties["foo.service"] = {"LoadState": "not-found"}
     [fault] = find_faults(host, ["foo.service"])
     assert (fault.name, fault.severity) == ("unit", "warning")
     assert fault.sentence.startswith("foo.service is not known to systemd: ")
     wrong = WANTED._replace(gate=GateConfig((MACHINES, "foo.service")))
-    run(Configure(wrong, host=host))
+    [warning] = effects_of(run(Configure(wrong, host=host))).warnings
+    assert warning.sentence == fault.sentence
     assert find_faults(host, ["foo.service"]) == ()
+    status = find_status(host)
+    assert (status.state, status.wrong) == ("waiting", [warning])
 
 
 def test_a_drop_in_of_an_earlier_release(host: FakeHost) -> None:
