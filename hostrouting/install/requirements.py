@@ -123,7 +123,7 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
     gate waits for; or systemd runs its commands, and so the gate, on other files than the host's.
     `properties` of a template are those of one of its instances.
 
-    Yield a warning if systemd does not know the unit: its name may be wrong, or it may be installed
+    Yield a note if systemd does not know the unit: its name may be wrong, or it may be installed
     later. A template need not be there: the one of the machines is gated by default.
     """
     # An order through other units is not judged.
@@ -139,7 +139,7 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
         own_name = template_of(own_name)
     elif properties["LoadState"] == "not-found":
         unknown = UnitState(unit, "unknown")
-        yield Finding("unit", "warning", unknown.sentence, unit, can_retry=True)
+        yield Finding("unit", "note", unknown.sentence, unit)
     if own_name != unit:
         sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
         remedy = f"name {own_name} in gate.units"
