@@ -81,6 +81,7 @@ IgnoreSIGPIPE=no
 StandardInput=data
 StandardInputText=exit 0
 """,
+    # TasksMax= and MemoryMax= prove nothing where cgroup.controllers lacks pids and memory.
     "limits": "LimitNOFILE=32\nLimitFSIZE=0\nTasksMax=4\nMemoryMax=64M\nKillMode=process\n",
     "notify": """\
 Type=notify
