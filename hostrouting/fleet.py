@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.check import check_snapshot, require_cidrs
+from hostrouting.check.sentences import repair_commands
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.snapshot import SAVE, Snapshot
 from hostrouting.routes.plan import plan_static_routes
@@ -98,9 +99,9 @@ def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
         sentences += [flaw.name.upper() for flaw in family.flaws]
         for range_ in family.repair.unrepairable:
             sentences.append(f"no route repairs some addresses ({range_.why.reason})")
-    return NodeProblem(
-        report_now.verdict, "; ".join(dict.fromkeys(sentences)), report_with_config.routes
-    )
+    # A repair that would move routes of ours, which may be right, has no commands.
+    repair = report_with_config.routes if repair_commands(report_with_config) else ()
+    return NodeProblem(report_now.verdict, "; ".join(dict.fromkeys(sentences)), repair)
 
 
 def group_nodes(results: Iterable[tuple[str, NodeProblem]]) -> dict[NodeProblem, list[str]]:
