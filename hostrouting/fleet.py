@@ -100,7 +100,7 @@ def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
         for range_ in family.repair.unrepairable:
             sentences.append(f"no route repairs some addresses ({range_.why.reason})")
     # A repair that would move routes of ours, which may be right, has no commands.
-    repair = report_with_config.routes if repair_commands(report_with_config) else ()
+    repair = report_with_config.routes if repair_commands(report_now) else ()
     return NodeProblem(report_now.verdict, "; ".join(dict.fromkeys(sentences)), repair)
 
 
