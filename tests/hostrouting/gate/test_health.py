@@ -298,26 +298,6 @@ def test_without_systemd(host: FakeHost) -> None:
     assert find_faults(host, ()) == ()
 
 
-# tests/hostrouting/node/test_drop_in.py has more, and compares with the shell of the gate.
-@pytest.mark.parametrize(
-    ("text", "mode", "owner", "opens"),
-    [
-        (" \t ticket", 0o644, 0, True),
-        ("\nticket", 0o600, 0, False),
-        (" \t\r\v\f\n", 0o600, 0, False),
-        ("ticket", 0o660, 0, False),
-        ("ticket", 0o600, 1000, False),
-        ("ticket", 0o200, 0, False),
-    ],
-)
-def test_an_opening(text: str, mode: int, owner: int, *, opens: bool, host: FakeHost) -> None:
-    """It is a warning, and so is one that the gate ignores."""
-    written(LAYOUT.opening_path, text, mode)(host)
-    host.files.owners[LAYOUT.opening_path] = owner
-    [warning] = faults(host)
-    assert (warning.name, warning.severity) == ("gate-open" if opens else "file", "warning")
-
-
 def test_nothing_is_gated(host: FakeHost) -> None:
     """There is no gate that could be open or shut."""
     break_program(host)
