@@ -50,7 +50,8 @@ def check_snapshots(
     folder: str | PathLike[str], config: HostRoutingConfig, executor: Executor
 ) -> Iterator[tuple[str, NodeProblem]]:
     """Check the *.json files in this folder against `config`, the whole configuration of the nodes.
-    Yield the name of each node with its problem, in the order of the names.
+    Yield the name of each node with its problem, in the order of the names. The problem of a
+    healthy node has the verdict ok, and no sentence.
 
     Any `concurrent.futures.Executor` will do, also that of a cluster. Raises ConfigError at once if
     the folder has no snapshot, or there is nothing to check.

@@ -151,8 +151,8 @@ class Judge:
         if route is None or opinion.name == NOT_JUDGED:
             return opinion
         for to_pods in self.devices.routes_to_pods.covering(address):
-            # If `route` escapes and is in the same table, its own escape is reported: the remedy is
-            # to delete `route`, and then Linux uses the route to the pods.
+            # If `route` escapes and is in the table of the route to the pod, its own escape is
+            # reported: the remedy is to delete `route`, and Linux then uses the route to the pod.
             if opinion.grade is Grade.ESCAPE and route.table == to_pods.table:
                 continue
             if _misses(self, route, to_pods):

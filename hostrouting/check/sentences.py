@@ -331,6 +331,7 @@ def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
     """
     allowed: list[tuple[str, str]] = []
     for family in report.families:
+        # `ranges_of` leaves out the parts with an empty allowance.
         ranges = ranges_of((part, part.allowance) for part in family.parts)
         allowed += [(allowance, extent(family.family, *ends)) for allowance, *ends in ranges]
     by_allowance = grouped(allowed)

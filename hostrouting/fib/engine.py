@@ -275,8 +275,8 @@ def _is_never_met(rule: Rule, condition: Condition, fib: "Fib") -> bool:
     """
     name, _ = condition
     if name == "iif":
-        # The engine follows what this host sends, and what arrives on a device that a rule names
-        # (`iif cni0`). For `not iif cni0`, only what this host sends, which arrives on no device.
+        # For a rule `iif cni0`, the engine follows the packets that arrive there. For `not iif
+        # cni0`, it follows only what this host sends itself, and that never arrives on cni0.
         return rule.invert
     sources = rule.src
     if name != "from" or sources is None:

@@ -135,7 +135,7 @@ class RoutePlan(NamedTuple):
         why there is no route for replies to probes.
         """
         warnings = [*self.reply_findings]
-        # For a staying route, `need` is what it will do, such as "wait for" or "lead" and the rest.
+        # `need` of a staying route is a phrase for what it will do: "wait for …" or "lead …".
         for need, routes in grouped(self.staying).items():
             sentence = f"after the next boot, {_named(routes)} will {need}; what is there now stays"
             warnings.append(
