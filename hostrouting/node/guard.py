@@ -101,8 +101,8 @@ class Guard:
         lines of earlier passes stay, too.
         """
         self._has_failed = False
-        """Whether a pass has found that gated units must not start, and the journal does not say yet
-        that all is right again.
+        """Whether a pass has found that gated units must not start, and no line of the journal says
+        yet that all is right again.
         """
 
     def run(self) -> None:
