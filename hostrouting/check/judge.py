@@ -184,8 +184,9 @@ def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
     to these pods, but Linux may use `route` instead, because it is in a table of an earlier rule,
     or comes first in the same table.
 
-    A CNI's device is assumed to bring packets to pods, but not if it is an expected device. An
-    address of this host, or a broadcast address, hides only a pod that has the same address.
+    A CNI's device is assumed to bring packets to pods, unless it is one of the expected devices
+    (`uplinks.devs`), by which packets leave the host. An address of this host, or a broadcast
+    address, hides only a pod that has the same address.
 
     tests/hosts: rule-before-main-hides-calico-pods, tailscale-exit-node-hides-cni0,
     address-of-a-pod-on-lo, pod-has-a-broadcast-address.
@@ -303,11 +304,11 @@ def connected_route_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute
 
     A VPN replaces the way to the router of this card, not the way to its neighbours: wg-quick keeps
     the routes to them with `suppress_prefixlength 0`. Connected routes of any other card are not
-    fine: a second card with a connected /16 is the outage that the check is for. A tunnel without a
-    default route hides no card.
+    fine: such a route (a /16 of InfiniBand) is what usually takes the cluster's packets away. A
+    tunnel without a default route hides no card.
 
-    tests/hosts: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
-    wireguard-named-without-a-default-route.
+    tests/hosts: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse. In
+    wireguard-named-without-a-default-route, no card is hidden.
     """
     if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
         return Opinion(Grade.FINE, OWN_SUBNET, f"{dev} (its own network)")

@@ -197,7 +197,7 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     remedy = None
     if repair_commands(report):
         remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
-    else:  # there are routes of ours: they may work, and an operator may want to keep them
+    else:  # routes of ours are in their place, and an operator may want to keep those
         sentence += ", in place of routes of hostrouting (see hostrouting status)"
     ranges: dict[str, None] = {}
     devs: dict[str, None] = {}

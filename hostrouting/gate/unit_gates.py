@@ -78,7 +78,7 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     """
     severity: Severity = "error" if config.route_overlap.is_strict else "warning"
     for finding in judge_gates(host, gated_units(config)):
-        if finding.name == "requirement":
+        if finding.name == "requirement":  # a file that systemd has not read yet
             yield finding
         # What opens all gates at once is only a warning. An apply mends a gate without a remedy, or
         # with a reload as the remedy: it writes our drop-ins again, and reloads systemd.

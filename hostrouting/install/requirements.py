@@ -73,7 +73,8 @@ def find_requirements(
         shown = manager.show(_PROPERTIES, *map(plain_instance, gated))
         for unit, properties in zip(gated, shown, strict=True):
             yield from _why_it_cannot_be_gated(unit, properties)
-            # Only the run that writes the drop-in warns of the variables that it takes away.
+            # The drop-in takes away variables of the unit that the loader obeys (`UNSET`), such as
+            # LD_PRELOAD. Only the run that writes it warns of this.
             if HostLayout.drop_in_path(unit) in changes.written_paths:
                 yield from _lost_variables(unit, properties)
         # A loaded instance of a template may have settings of its own.
