@@ -111,14 +111,6 @@ def test_a_failure_of_another_run() -> None:
     assert isinstance(report.error, phases.TaskFailed)
 
 
-@pytest.mark.parametrize("stop", [SystemExit(3), GeneratorExit()], ids=repr)
-def test_a_task_that_raises_no_exception(stop: BaseException) -> None:
-    """What is not an Exception is raised by execute as it is."""
-    with pytest.raises(type(stop)) as caught:
-        phases.execute(phases.parallel(StubTask("a", errors=[stop])), quiet())
-    assert caught.value is stop
-
-
 @pytest.mark.parametrize(
     ("reason", "words", "code"),
     [("enough", "enough", 1), (signal.SIGINT, "SIGINT", 130), (15, "SIGTERM", 143)],
