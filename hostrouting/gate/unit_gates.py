@@ -179,8 +179,12 @@ def _find_reset(files: Files, unit: str) -> str:
         for name in files.names(f"{folder}/{unit}.d"):
             path_of_name[name] = f"{folder}/{unit}.d/{name}"
     for name, path in path_of_name.items():
-        is_later = name > DROP_IN and name.endswith(".conf")
-        if is_later and "\nExecCondition=\n" in f"{files.read(path)}\n":
+        if (
+            name > DROP_IN  # systemd reads it after ours
+            and name.endswith(".conf")
+            # It ignores the blanks around a key and its value.
+            and "ExecCondition=" in f"{files.read(path)}".replace(" ", "").split("\n")
+        ):
             return path
     return ""
 

@@ -204,8 +204,10 @@ def deletion_could_hit(deleted: Route, other: Route) -> bool:
     """Whether a request to delete `deleted`, a route of ours, could make Linux delete `other`
     instead. Both have the same key, and `other` comes first.
 
-    Linux compares the protocol and, place by place, the next hops. If the request has more next
-    hops than a route, Linux ignores the rest, so it also deletes a route with only the first ones.
+    Linux compares the protocol, a source that the request has, and, place by place, the next hops.
+    If the request has more next hops than a route, Linux ignores the rest, so it also deletes a
+    route with only the first ones. Sources are not looked at here: the order of deletions
+    (`steps_for_key`) sees to them.
     """
     if other.protocol != OURS:
         return False

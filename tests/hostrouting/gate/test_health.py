@@ -40,7 +40,7 @@ MACHINES = "systemd-nspawn@.service"
 KUBE1 = "systemd-nspawn@kube1.service"
 DROP_IN = LAYOUT.drop_in_path(MACHINES)
 OVERRIDE = f"{UNITS}/{MACHINES}.d/50-x.conf"
-RESET = "[Service]\nExecCondition=\n"
+RESET = "[Service]\nExecCondition = \n"
 WARN = config(*REPAIR, cidrs=(CIDR,), mode="WARN")
 
 
@@ -213,18 +213,18 @@ def test_an_unread_drop_in_that_cannot_be_read() -> None:
 
 def test_a_unit_that_is_not_there(host: FakeHost) -> None:
     """An edited config.json has a wrong name, which is said instead of the missing drop-in. An
-    apply does not fail because of it: the unit may be installed later, and the status waits for it.
+    apply only notes it: the unit may be installed later.
     """
     manager_of(host).properties["foo.service"] = {"LoadState": "not-found"}
     [fault] = find_faults(host, ["foo.service"])
     assert (fault.name, fault.severity) == ("unit", "warning")
     assert fault.sentence.startswith("foo.service is not known to systemd: ")
     wrong = WANTED._replace(gate=GateConfig((MACHINES, "foo.service")))
-    [warning] = effects_of(run(Configure(wrong, host=host))).warnings
-    assert warning.sentence == fault.sentence
+    [note] = Configure(wrong, host=host).plan().findings
+    assert (note.sentence, note.severity) == (fault.sentence, "note")
+    assert run(Configure(wrong, host=host))
     assert find_faults(host, ["foo.service"]) == ()
-    status = find_status(host)
-    assert (status.state, status.wrong) == ("waiting", [warning])
+    assert find_status(host).state == "in force"
 
 
 def test_a_drop_in_of_an_earlier_release(host: FakeHost) -> None:
