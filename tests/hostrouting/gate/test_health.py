@@ -40,7 +40,7 @@ MACHINES = "systemd-nspawn@.service"
 KUBE1 = "systemd-nspawn@kube1.service"
 DROP_IN = LAYOUT.drop_in_path(MACHINES)
 OVERRIDE = f"{UNITS}/{MACHINES}.d/50-x.conf"
-RESET = "[Service]\nExecCondition = \n"
+RESET = "[Service]\nExecCondition=\n"
 WARN = config(*REPAIR, cidrs=(CIDR,), mode="WARN")
 
 
@@ -181,7 +181,7 @@ def test_a_drop_in_that_systemd_has_not_read(path: str, mode: str) -> None:
     host = configured(gated)
     manager_of(host).properties[KUBELET] = {"LoadState": "loaded"}
     path = path.replace("NAME", KUBELET)
-    host.files.texts[path] = RESET
+    host.files.texts[path] = RESET.replace("=", " = ")  # systemd ignores such blanks
     manager_of(host).properties[KUBELET]["NeedDaemonReload"] = "yes"
     lose_routes(host)
     if not UNREAD[path.replace(KUBELET, "NAME")]:
