@@ -97,13 +97,8 @@ class HostRoutingError(Exception):
         for name, fact in vars(self).items():
             if name == "__notes__":  # here Python keeps the notes
                 mapping["notes"] = fact
-            # Three of these have a key already, or get one below; a report is not JSON.
-            elif not name.startswith("_") and name not in {
-                "kind",
-                "can_retry",
-                "findings",
-                "report",
-            }:
+            # Two of these have a key of another name, or get one below; a report is not JSON.
+            elif not name.startswith("_") and name not in {"can_retry", "findings", "report"}:
                 mapping[name] = fact.to_mapping() if hasattr(fact, "to_mapping") else fact
         mapping["findings"] = [finding.to_mapping() for finding in self.findings]
         return mapping
@@ -327,8 +322,8 @@ def is_denied(error: BaseException | None) -> bool:
     """
     if error is None:
         return False
-    if isinstance(error, HostError | OSError) and error.errno in {errno.EACCES, errno.EPERM}:
-        return True
-    if isinstance(error, HostRoutingError) and error.kind == "not-permitted":
-        return True
-    return is_denied(error.__cause__)
+    return (
+        (isinstance(error, HostError | OSError) and error.errno in {errno.EACCES, errno.EPERM})
+        or (isinstance(error, HostRoutingError) and error.kind == "not-permitted")
+        or is_denied(error.__cause__)
+    )

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.check.check import check_snapshot, require_cidrs
+from hostrouting.check.sentences import repair_commands
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.model.snapshot import SAVE, Snapshot
 from hostrouting.routes.plan import plan_static_routes
@@ -49,7 +50,8 @@ def check_snapshots(
     folder: str | PathLike[str], config: HostRoutingConfig, executor: Executor
 ) -> Iterator[tuple[str, NodeProblem]]:
     """Check the *.json files in this folder against `config`, the whole configuration of the nodes.
-    Yield the name of each node with its problem, in the order of the names.
+    Yield the name of each node with its problem, in the order of the names. The problem of a
+    healthy node has the verdict ok, and no sentence.
 
     Any `concurrent.futures.Executor` will do, also that of a cluster. Raises ConfigError at once if
     the folder has no snapshot, or there is nothing to check.
@@ -57,7 +59,9 @@ def check_snapshots(
     require_cidrs(config)
     paths = sorted(Path(folder).glob("*.json"))  # none if the folder cannot be read
     if not paths:
-        raise ConfigError([Fault("--snapshots", str(folder), "has no *.json file", SAVE)])
+        raise ConfigError(
+            [Fault("--snapshots", str(folder), "is missing, or has no *.json file", SAVE)]
+        )
     # Called here, and not in a generator, which would begin only when the caller takes the first
     # result: the executor may be shut down by then.
     problems = executor.map(partial(_judge_file, config=config), paths, chunksize=16)
@@ -96,9 +100,9 @@ def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
         sentences += [flaw.name.upper() for flaw in family.flaws]
         for range_ in family.repair.unrepairable:
             sentences.append(f"no route repairs some addresses ({range_.why.reason})")
-    return NodeProblem(
-        report_now.verdict, "; ".join(dict.fromkeys(sentences)), report_with_config.routes
-    )
+    # A repair that would move routes of ours, which may be right, has no commands.
+    repair = report_with_config.routes if repair_commands(report_now) else ()
+    return NodeProblem(report_now.verdict, "; ".join(dict.fromkeys(sentences)), repair)
 
 
 def group_nodes(results: Iterable[tuple[str, NodeProblem]]) -> dict[NodeProblem, list[str]]:

@@ -253,8 +253,7 @@ def _read_object(cls: Any, document: Any) -> Any:
 
 def _unknown(key: object, known: Iterable[str]) -> Fault:
     # The fault of an unknown key. The remedy names the known key that is most similar to it,
-    # whatever their case; if none is similar (80 %), there is no remedy, and the rule lists all
-    # known keys.
+    # whatever their case. If none is similar (80 %), the sentence lists all known keys instead.
     from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
 
     is_plain = re.fullmatch(r"[A-Za-z_]\w*", str(key), re.ASCII)

@@ -25,7 +25,8 @@ def _how_it_is_called() -> str:
         import shlex  # noqa: PLC0415  the gate needs none
 
         archive = f"{folder}.pyz"
-        # A shell runs it by the python3 of PATH, which may be an older one than this.
+        # A shell that runs the archive takes the python3 of PATH. So the archive is typed alone
+        # only if python3 runs it now: else that one may be too old.
         is_typed = os.access(archive, os.X_OK) and os.path.basename(sys.executable) == "python3"
         return shlex.join([archive] if is_typed else [sys.executable, archive])
     if __file__.startswith("/proc/"):  # the gate imports the program of the node from a descriptor

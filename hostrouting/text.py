@@ -19,8 +19,7 @@ MOST_CHARACTERS = 60
 
 def counted(count: int, noun: str) -> str:
     """A number with its noun: `1 route`, `1,000 routes`."""
-    ending = "" if count == 1 else "s"
-    return f"{count:,} {noun}{ending}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:

@@ -214,7 +214,7 @@ def when(
 
     def do(ctx: Context) -> T | Skip:
         is_met = condition(ctx)
-        require_finished(is_met)
+        require_finished(is_met)  # a coroutine would be true
         if is_met:
             return task.do(ctx)
         return Skip(reason)

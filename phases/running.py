@@ -17,6 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Collection, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -132,15 +133,17 @@ def await_in_task(
     """
     import asyncio  # noqa: PLC0415  see run_async
 
-    async def begin() -> asyncio.Task[T]:
-        return loop.create_task(coroutine)
+    begun: Future[asyncio.Task[T]] = Future()
 
-    begun = asyncio.run_coroutine_threadsafe(begin(), loop)
+    def begin() -> None:
+        if begun.set_running_or_notify_cancel():
+            begun.set_result(loop.create_task(coroutine))
 
-    def give_up() -> None:  # while something blocks the loop
+    def give_up() -> None:  # before the loop has called `begin`: something blocks it
         if begun.cancel():
             coroutine.close()
 
+    loop.call_soon_threadsafe(begin)
     with ctx.on_cancel(give_up):
         running = begun.result()
     ended = asyncio.run_coroutine_threadsafe(asyncio.wait([running]), loop)

@@ -102,8 +102,6 @@ def wrapped(inner: AnyTask, do: Callable[[Context], T]) -> FunctionTask[T]:
 
 def valid_task(candidate: Task[T]) -> Task[T]:
     """Return the object if it is a task; otherwise raise InvalidTask."""
-    if isinstance(candidate, type):
-        raise InvalidTask(f"{candidate} is a class, not a task: write an object of it")
     name = getattr(candidate, "name", None)
     if not callable(getattr(candidate, "do", None)):
         raise InvalidTask(f"{candidate!r:.80} is not a task: it has no method do(ctx)")

@@ -133,6 +133,7 @@ def judge(
         findings.append(_NO_EBTABLES)
     stale = [entry for entry in entries if entry.fate == "delete"]
     stale_ips = {entry.ip for entry in stale if entry.kind == "rule"}
+    # The state file can list a pod that is gone: its rules are stale, but may be added again.
     still_listed = [pod.name for pod in pods or () if not stale_ips.isdisjoint(pod.ips)]
     if still_listed:
         findings.append(_finding_still_listed(still_listed))

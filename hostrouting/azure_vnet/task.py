@@ -134,16 +134,18 @@ class CleanStaleAzureVnet:
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
-        """Read from the host what `judge` needs. TypeError if the facts would come from two hosts:
-        routes from a fake host, but rules or MAC addresses from this machine.
+        """Read from the host what `judge` needs. TypeError if the facts would come from two hosts,
+        such as routes from this machine, but rules and MAC addresses from fakes.
         """
-        # The defaults of `ebtables` and `link_layer` ask this machine's kernel. They would give
-        # wrong facts about a fake host, or any other host with a kernel of its own. An image has no
+        # The defaults of `ebtables` and `link_layer` ask this machine's kernel. An image has no
         # kernel (None), but it need not be refused here, because `open_kernel` does so below.
-        reader_types = {type(self.ebtables), type(self.link_layer)}
         has_this_kernel = self.host.backend in {None, Host.local().backend}
-        if not has_this_kernel and reader_types & {EbtablesProgram, KernelLinkLayer}:
-            raise TypeError("a host with a kernel of its own needs its ebtables= and link_layer=")
+        for reader in (self.ebtables, self.link_layer):
+            if isinstance(reader, (EbtablesProgram, KernelLinkLayer)) != has_this_kernel:
+                raise TypeError(
+                    "host=, ebtables= and link_layer= have to be of one host: leave out all three "
+                    "for this machine, and give all three for another one, such as a FakeHost"
+                )
         with self.host.open_kernel() as backend:
             rules = self._list_rules()
             # The devices are read after the rules, so that the rules of a new pod do not seem

@@ -54,9 +54,9 @@ def proof_of_installation(files: Files) -> list[str]:
 
 
 def _written_later(files: Files) -> list[str]:
-    """The paths that a run may write after config.json, whether or not files are there now: the
-    drop-in of each unit that has any drop-in here, our units and their links, and the settings of
-    networkd.
+    """The paths that a run writes only after config.json, so a file of ours at one of them proves
+    that config.json was there: the drop-in of each unit that has any drop-in here, our units and
+    their links, and the settings of networkd.
     """
     paths = [HostLayout.drop_in_path(unit) for unit in units_with_drop_ins(files)]
     for link_path, unit_path in _UNIT_OF_LINK.items():

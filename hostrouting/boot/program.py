@@ -64,6 +64,7 @@ class Program(File):
         """
         if self.interpreter is None:
             return pack(sources_of_program())
+        # `find` is the path of the node's Python. `compile` returns the sources as well.
         return pack(self.interpreter.compile(self.interpreter.find(), sources_of_program()))
 
 
@@ -98,7 +99,9 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 @cache
 def sources_digest() -> str:
-    """The digest of the sources of the running library, without those of attrs."""
+    """The digest of the sources of the running library, by which two builds can be told apart (as
+    in `hostrouting --version`). attrs, which is not ours, does not count.
+    """
     digest = hashlib.sha256()
     for name, text in _our_sources().items():
         digest.update(f"{name} {len(text)}\n".encode())

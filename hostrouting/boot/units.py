@@ -27,8 +27,13 @@ def _program(function: str) -> str:
 
     The shell opens the program once, as descriptor 3, and Python imports its modules from there. If
     Python opened the file by its path for each module, it would fail when a run replaces the file.
+    Before the first import, Python judges what was opened: it exits with 99 if that is not root's,
+    or if others can write to it.
     """
-    python = f'{HostLayout.python_path} -I -S -c "{HostLayout.call_code.format(function)}"'
+    python = (
+        f'{HostLayout.python_path} -I -S -c "import posix, sys; s = posix.stat(3); '
+        f's.st_uid | s.st_mode & 0o22 and sys.exit(99); {HostLayout.call_code.format(function)}"'
+    )
     return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
 
 
@@ -96,7 +101,13 @@ say "<3>hostrouting: $unit was refused: the gate could not be run (exit $status)
 # and 127 say that nothing could be started. An empty file ends with 0, and prints nothing. -I -S:
 # Python loads nothing from folders that other users may write to.
 advice="install Python 3.10 or newer, as the package python3 or python3.N";
-for python in {HostLayout.python_path} $(ls /usr/bin/python3.?? 2>/dev/null | tail -1); do
+pythons="{HostLayout.python_path} $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)";
+[ $status != 99 ] || {{
+  say "<3>hostrouting: users other than root can change $program, so nothing of it was run";
+  advice="to see what to do, as root: hostrouting status";
+  pythons=;
+}};
+for python in $pythons; do
   help=$(timeout 9 $python -I -S $program --help 2>/dev/null);
   case $?$help in
     12[67]) ;;

@@ -20,18 +20,13 @@ def check_document(
     """The JSON document of a check. `findings` are those of the check, and perhaps some that a
     command adds.
     """
-    verdicts: dict[str, str] = {}
-    expected_devs: dict[str, list[str]] = {}
-    for family in report.families:
-        name = f"ipv{family.family}"
-        verdicts[name] = family.verdict
-        expected_devs[name] = list(family.expected_devs)
+    families = {f"ipv{family.family}": family for family in report.families}
     return {
         "schema": "hostrouting/check/1",
         "verdict": report.verdict,
-        "verdicts": verdicts,
+        "verdicts": {name: family.verdict for name, family in families.items()},
         "mode": mode,
-        "expectedDevs": expected_devs,
+        "expectedDevs": {name: list(family.expected_devs) for name, family in families.items()},
         "findings": [finding.to_mapping() for finding in findings],
         # `to_mapping` leaves out keys with their default value; programs get all keys.
         "repair": [{**_EMPTY_ROUTE, **route.to_mapping()} for route in report.routes],

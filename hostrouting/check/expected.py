@@ -159,13 +159,13 @@ def _devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fr
 def _routes_that_count(
     defaults: Iterable[Route], counting: frozenset[str], links: Mapping[str, Link]
 ) -> tuple[Route, ...]:
-    """Return the default routes through the devices that count (`counting`), without their next
-    hops through other devices. A pair of routes to the halves of all addresses (/1) is among
+    """Return the default routes from which the expected devices are taken. Only next hops through
+    the devices `counting` are kept. A pair of routes to the halves of all addresses (/1) is among
     `defaults` as one route.
 
-    Whole default routes (/0) count. Halves by a tunnel do, too, because OpenVPN adds such routes
-    (`redirect-gateway def1`). Halves by another device are probably the very routes that the check
-    has to find, so they count only if every whole default route is a tunnel's.
+    Whole default routes (/0) are taken. So are halves by a tunnel, because OpenVPN adds such routes
+    (`redirect-gateway def1`). Halves by another device probably lead packets away, which the check
+    has to find: they are taken only if every whole default route is a tunnel's.
 
     tests/hosts: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
     """

@@ -151,8 +151,8 @@ class Judge:
         if route is None or opinion.name == NOT_JUDGED:
             return opinion
         for to_pods in self.devices.routes_to_pods.covering(address):
-            # If `route` escapes and is in the same table, its own escape is reported: the remedy is
-            # to delete `route`, and then Linux uses the route to the pods.
+            # If `route` escapes and is in the table of the route to the pod, its own escape is
+            # reported: the remedy is to delete `route`, and Linux then uses the route to the pod.
             if opinion.grade is Grade.ESCAPE and route.table == to_pods.table:
                 continue
             if _misses(self, route, to_pods):
@@ -184,8 +184,9 @@ def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
     to these pods, but Linux may use `route` instead, because it is in a table of an earlier rule,
     or comes first in the same table.
 
-    A CNI's device is assumed to bring packets to pods, but not if it is an expected device. An
-    address of this host, or a broadcast address, hides only a pod that has the same address.
+    A CNI's device is assumed to bring packets to pods, unless it is one of the expected devices
+    (`uplinks.devs`), by which packets leave the host. An address of this host, or a broadcast
+    address, hides only a pod that has the same address.
 
     tests/hosts: rule-before-main-hides-calico-pods, tailscale-exit-node-hides-cni0,
     address-of-a-pod-on-lo, pod-has-a-broadcast-address.
@@ -303,11 +304,11 @@ def connected_route_of_the_hidden_card(judge: Judge, dev: str, taken: TakenRoute
 
     A VPN replaces the way to the router of this card, not the way to its neighbours: wg-quick keeps
     the routes to them with `suppress_prefixlength 0`. Connected routes of any other card are not
-    fine: a second card with a connected /16 is the outage that the check is for. A tunnel without a
-    default route hides no card.
+    fine: such a route (a /16 of InfiniBand) is what usually takes the cluster's packets away. A
+    tunnel without a default route hides no card.
 
-    tests/hosts: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse; escapes in
-    wireguard-named-without-a-default-route.
+    tests/hosts: wg-quick-full-tunnel-own-subnet, openvpn-named-and-worse. In
+    wireguard-named-without-a-default-route, no card is hidden.
     """
     if dev == judge.uplinks.hidden_card and judge.devices.is_connected(dev, taken.route):
         return Opinion(Grade.FINE, OWN_SUBNET, f"{dev} (its own network)")
@@ -346,7 +347,8 @@ def route_without_a_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinio
         return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
-    if not _are_other_networks_off_link(judge, dev) or judge.devices.is_connected(dev, route):
+    # The device's own networks, and perhaps all others, are on its link.
+    if judge.devices.is_connected(dev, route) or not _are_other_networks_off_link(judge, dev):
         return None
     # The program that added the route may know the link, and the operator the neighbours.
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):

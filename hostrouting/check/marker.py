@@ -64,7 +64,9 @@ def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, l
 
 
 def remove_markers(files: Files) -> None:
-    """Remove all markers, as far as that is possible."""
+    """Remove all markers (the files that tell other programs the verdict of the last check), as far
+    as that is possible: without a verdict, an old one must not stay.
+    """
     for path in HostLayout.markers:
         with suppress(HostError):
             files.remove(path)

@@ -39,9 +39,10 @@ class Refusals(NamedTuple):
 
     def opinion(self, route: Route) -> Opinion:
         """Judge a route that refuses packets. It is fine if a row of the table of CNIs fits, and
-        the host proves that the route is the CNI's, for example by a pod of the CNI in the range
-        (`config.cni.Proof`). It is in doubt if only the proof is missing; or if no row fits, but
-        the range may be a node's block and holds a pod. Otherwise it is an escape.
+        the host proves that the route is the CNI's. A row asks for one of three proofs: a device of
+        the CNI, its address at the start of the range ("first"), or its pod in the range
+        ("inside"). The route is in doubt if the row fits, but no such pod is in the range; or if no
+        row fits, but the range may be a node's block and holds a pod. Otherwise it is an escape.
         """
         # A CNI has no addresses in the networks of services, so it refuses none there.
         if any(route.prefix.overlaps(services) for services in self.services):
@@ -51,7 +52,7 @@ class Refusals(NamedTuple):
             for row in cni.refusals:
                 if not self.devices.has_cni(cni) or not self._fits(cni, row, route):
                     continue
-                # The other proofs are checked already: "device" by `has_cni`, "first" by `_fits`.
+                # For the other two proofs, the line above is enough: see `has_cni` and `_fits`.
                 if row.proof != "inside" or any(self.devices.cni_of(dev) is cni for dev in inside):
                     return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
                 reason = f"[{route}] refuses them, perhaps for {cni.name}"

@@ -117,10 +117,9 @@ def _inside(cidr: Prefix, ranges: RangesWithWhy) -> RangesWithWhy:
 
 
 def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
-    """Return why the escaping route of this part has to be deleted, and no route may be added: it
-    hides a route that is right (`Opinion.belongs_elsewhere`), such as a CNI's. An added route would
-    hide the right route, too; after the deletion, Linux uses the right route. None if no right
-    route is hidden.
+    """Return why a repair adds no route for this part, and an operator has to delete the escaping
+    route instead: it hides a right one, such as a CNI's ("below-a-cni"), which Linux uses once the
+    escaping route is gone. An added route would hide the right one, too. None if none is hidden.
     """
     decision = part.decision
     # The routes to the first address are those to the whole part.

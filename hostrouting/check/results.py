@@ -166,7 +166,7 @@ class Escape(NamedTuple):
         route, or by those of an equal default route.
         """
         if not self.devs:
-            # For `PODS_HIDDEN`, the type of the route says what happens.
+            # `PODS_HIDDEN` says only what is missed; what happens instead, the route's type says.
             return FATES.get(self.kind) or FATES[self.decision.kind]
         verb = "leaves through"
         if set(self.devs) != set(self.decision.devs):

@@ -177,8 +177,8 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
         "prefixes": [str(prefix) for prefix in escape.prefixes],
         "kind": escape.kind,
         "devs": list(escape.devs),
-        "route": "" if decision.route is None else str(decision.route),
-        "rule": "" if decision.rule is None else str(decision.rule),
+        "route": str(decision.route or ""),
+        "rule": str(decision.rule or ""),
     }
 
 
@@ -195,10 +195,10 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     mappings = [route.to_mapping() for route in report.routes]
     sentence = f"{counted(len(mappings), 'static route')} would repair it"
     remedy = None
-    if _has_key_of_ours(report):  # they may work, and an operator may want to keep them
-        sentence += ", in place of routes of hostrouting (see hostrouting status)"
-    else:
+    if repair_commands(report):
         remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
+    else:  # routes of ours are in their place, and an operator may want to keep those
+        sentence += ", in place of routes of hostrouting (see hostrouting status)"
     ranges: dict[str, None] = {}
     devs: dict[str, None] = {}
     for family in report.families:
@@ -219,17 +219,10 @@ def repair_commands(report: CheckReport) -> tuple[str, ...]:
     There are no commands if a route to add has the key of a present route of ours: Linux refuses to
     add it beside ours, so only a configuration repairs the host.
     """
-    if _has_key_of_ours(report):
+    ours = {route.key for route in report.snapshot.routes if route.protocol == OURS}
+    if any(route.key in ours for route in report.resolved):
         return ()
     return tuple(map(_addition_command, report.resolved))
-
-
-def _has_key_of_ours(report: CheckReport) -> bool:
-    """Whether a route of the repair has the key of a present route of ours. Linux refuses to add
-    such a route beside ours.
-    """
-    ours = {route.key for route in report.snapshot.routes if route.protocol == OURS}
-    return any(route.key in ours for route in report.resolved)
 
 
 def _addition_command(route: Route) -> str:
@@ -239,6 +232,8 @@ def _addition_command(route: Route) -> str:
     key = str(route.prefix)
     if route.metric:
         key += f" metric {route.metric}"
+    if route.prefsrc:
+        key += f" src {route.prefsrc}"
     return command_of(f"ip route add {key} {route.way}")
 
 
@@ -336,6 +331,7 @@ def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
     """
     allowed: list[tuple[str, str]] = []
     for family in report.families:
+        # `ranges_of` leaves out the parts with an empty allowance.
         ranges = ranges_of((part, part.allowance) for part in family.parts)
         allowed += [(allowance, extent(family.family, *ends)) for allowance, *ends in ranges]
     by_allowance = grouped(allowed)

@@ -49,8 +49,8 @@ class TaskRun(NamedTuple):
 
     def _failure_lines(self, shown_below: Collection[str]) -> Iterator[str]:
         # Why the run failed or stopped, before the list of what it has changed. `shown_below` are
-        # the sentences of the findings that the page has below, with their remedies: here, such a
-        # finding has only the line FAILED, or none.
+        # the sentences of the findings that the page has below, with their remedies. They are not
+        # said twice: if the first error of a step is one, it has only the line FAILED here.
         for step in self.report.failures:
             findings = getattr(step.error, "findings", ())
             errors = [finding for finding in findings if finding.severity == "error"]

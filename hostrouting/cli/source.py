@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from hostrouting.check.check import check_snapshot
+from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.repair_line import typed
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
-from hostrouting.install.host_check import HostCheck, check_host
+from hostrouting.install.host_check import HostCheck
 from hostrouting.model.snapshot import Snapshot
 
 
@@ -21,23 +21,18 @@ def bad_input(name: str, rule: str, remedy: str, value: str = "") -> ConfigError
     return ConfigError([Fault(name, value, rule, remedy)])
 
 
-def repair_options(arguments: argparse.Namespace, config: HostRoutingConfig) -> str:
+def repair_options(arguments: argparse.Namespace) -> str:
     """The options, as text, of the command `hostrouting repair` that a page proposes: the CIDRs,
-    devices and file as they were typed. A configuration from standard input cannot be read again,
-    so its CIDRs and devices are named in place of a file. `config` has them, and what was typed.
+    devices and file as they were typed. A configuration from standard input, or another pipe,
+    cannot be read again, so the command has the word FILE: the operator has to save the
+    configuration in a file.
     """
-    if arguments.config == "-":
-        section = config.route_overlap
-        return (
-            "".join(f" {cidr}" for cidr in section.expected_cidrs)
-            + typed("--dev", section.expected_devs)
-            + typed("--allow", section.allowed_devs)
-        )
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
     options += typed("--dev", arguments.dev)
     options += typed("--allow", getattr(arguments, "allow", []))  # `check` has no --allow
     if arguments.config is not None:
-        options += typed("--config", [arguments.config])
+        is_pipe = arguments.config.startswith(("-", "/dev/", "/proc/"))
+        options += typed("--config", ["FILE" if is_pipe else arguments.config])
     return options
 
 
@@ -109,8 +104,9 @@ def check_or_load(
     """Check this host, or the saved snapshot that --snapshot names, against `config`. The commands
     in the findings repeat the options that were typed.
     """
-    options = repair_options(arguments, config)
     if arguments.snapshot is None:
-        return check_host(config, host, repair_options=options)
-    report = check_snapshot(Snapshot.load(arguments.snapshot), config)
-    return HostCheck.of_snapshot(report, config, repair_options=options)
+        with host.open_kernel() as kernel:
+            report = check_kernel(kernel, config)
+    else:
+        report = check_snapshot(Snapshot.load(arguments.snapshot), config)
+    return HostCheck.of_report(report, config, repair_options=repair_options(arguments))

@@ -270,13 +270,13 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 def _is_never_met(rule: Rule, condition: Condition, fib: "Fib") -> bool:
     """Whether no packet that the engine follows meets this condition of the rule. There are two
-    such conditions: a `from` in which no socket of this host can have its address, and the `iif` of
-    a rule with `not`.
+    such conditions: a `from` that contains no address of this host, so that no socket can have it;
+    and the `iif` of a rule with `not`.
     """
     name, _ = condition
     if name == "iif":
-        # Only packets that this host forwards arrive on the device. The engine follows them for
-        # `iif cni0`, but not for `not iif cni0`.
+        # For a rule `iif cni0`, the engine follows the packets that arrive there. For `not iif
+        # cni0`, it follows only what this host sends itself, and that never arrives on cni0.
         return rule.invert
     sources = rule.src
     if name != "from" or sources is None:

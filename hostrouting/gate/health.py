@@ -27,7 +27,7 @@ def find_faults(
     which also makes the gate refuse every start.
 
     A finding that makes the gate refuse every start gets the name gate-shut. If the gate is open,
-    too, this is what it does once it is closed.
+    it refuses every start once it is closed.
     """
     reasons_to_refuse = [*faults]
     if units:

@@ -33,8 +33,8 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
             entry = files.look(place)
             if entry and entry.is_open_to_others:
                 # There is no command for what a user other than root (0) owns: it may be a link to
-                # anywhere, or a home. But the program is written anew, by another copy of it,
-                # because nobody can see in an archive what others have written there.
+                # anywhere, or a home. But the program is an archive, in which nobody can see what
+                # others have written: the command `hostrouting`, another copy, writes it anew.
                 command = "" if entry.owner else command_of("chmod go-w", place)
                 if place == HostLayout.program_path:
                     command = f"hostrouting apply --config {HostLayout.config_path}"

@@ -78,7 +78,7 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     """
     severity: Severity = "error" if config.route_overlap.is_strict else "warning"
     for finding in judge_gates(host, gated_units(config)):
-        if finding.name == "requirement":
+        if finding.name == "requirement":  # a file that systemd has not read yet
             yield finding
         # What opens all gates at once is only a warning. An apply mends a gate without a remedy, or
         # with a reload as the remedy: it writes our drop-ins again, and reloads systemd.
@@ -179,8 +179,12 @@ def _find_reset(files: Files, unit: str) -> str:
         for name in files.names(f"{folder}/{unit}.d"):
             path_of_name[name] = f"{folder}/{unit}.d/{name}"
     for name, path in path_of_name.items():
-        is_later = name > DROP_IN and name.endswith(".conf")
-        if is_later and "\nExecCondition=\n" in f"{files.read(path)}\n":
+        if (
+            name > DROP_IN  # systemd reads it after ours
+            and name.endswith(".conf")
+            # It ignores the blanks around a key and its value.
+            and "ExecCondition=" in f"{files.read(path)}".replace(" ", "").split("\n")
+        ):
             return path
     return ""
 
@@ -196,7 +200,11 @@ def _why_open(
 
     `properties` are what systemd has loaded; `drop_in` is the path of our drop-in.
     """
-    see = Remedy("see", command_of("systemctl cat", name), needs_root=False)
+    see = Remedy(
+        "take that line out, and reload systemd; to see it",
+        command_of("systemctl cat", name),
+        needs_root=False,
+    )
     if _REFUSAL in properties["SuccessExitStatus"].split():
         return _open(
             name, f"it has SuccessExitStatus={_REFUSAL}, so a refusal counts as a success", see

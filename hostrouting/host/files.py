@@ -125,7 +125,7 @@ class LocalFiles:
     def look(self, path: str) -> Entry | None:
         entry = _look(self._place(path))
         # In an image, what root will own belongs to the user who prepares it.
-        if entry is not None and self._root and entry.owner == os.geteuid():
+        if entry and self._root and entry.owner == os.geteuid():
             return entry._replace(owner=0)
         return entry
 

@@ -82,10 +82,11 @@ class Host:
         there; no kernel is touched.
 
         Symbolic links are followed as after the image has booted, and never lead out of it. Raises
-        ValueError if `root` is the root of this machine itself.
+        ValueError if `root` is the root of this machine itself, or empty, as a variable of a script
+        that was never set.
         """
-        if realpath(root) == "/":
-            raise ValueError(f"root is {root!r}, which is this machine: use Host.local()")
+        if not root or realpath(root) == "/":
+            raise ValueError(f"root is {root!r}, and not an image; for this machine: Host.local()")
         return cls(backend=None, files=LocalFiles(root))
 
     @property

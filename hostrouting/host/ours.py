@@ -30,4 +30,4 @@ def is_ours(files: Files, path: str) -> bool:
 
 def existing(files: Files, paths: Iterable[str]) -> list[str]:
     """Return those of the paths at which something is."""
-    return [path for path in paths if files.look(path) is not None]
+    return [path for path in paths if files.look(path)]

@@ -173,7 +173,7 @@ class SystemdManager:
             if not lines_of_unit:  # no unit matches
                 continue
             values: dict[str, list[str]] = {}
-            for line in lines_of_unit.splitlines():
+            for line in lines_of_unit.split("\n"):
                 name, _, value = line.partition("=")
                 # For a time that was never set, systemd before 250 prints "n/a", and later versions
                 # print nothing.
@@ -184,8 +184,9 @@ class SystemdManager:
         return tuple(shown)
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
-        # Only errors of the gate and of our services count. Other programs can log lines that look
-        # the same, so two fields of the journal have to match:
+        # Errors of the gate and of our services count. Other programs can log lines that look the
+        # same, so two fields of the journal have to match; both match those of a program that root
+        # starts with env as a unit's command.
         #
         # _UID=0 leaves out what the unit's program logs as another user than root.
         #

@@ -58,30 +58,24 @@ def find_systemd_changes(
     config: HostRoutingConfig,
     former: HostRoutingConfig | None,
     changes: FileChanges,
-) -> tuple[Operation, ...]:
-    """Return what systemd has to do in a run: start, restart or stop the guard, and reload. The
-    reload is for files that an earlier run has changed and systemd has not read, perhaps because
-    that run was killed. What this run changes itself, it has systemd read in any case.
+) -> Iterator[Operation]:
+    """Yield what systemd has to do in a run, in the order of the run: start, restart or stop the
+    guard, and reload. The reload is for files that an earlier run has changed and systemd has not
+    read, perhaps because that run was killed. What this run changes itself, it has systemd read in
+    any case.
 
     `former` is what is installed, or None if it could not be read. Then nobody knows which units
     were gated, and systemd reloads in any case.
     """
     if manager is None:  # an image, or a host without systemd
-        return ()
+        return
     guard = _guard_operations(manager, config, changes)
-    reason = ""
-    if former is None:
-        reason = "to be safe: the installed file could not be read"
-    elif needs_reload(manager, config, former):
-        reason = "its files have changed"
-    reload: list[Operation] = []
-    if reason:
-        reload.append(Operation("reload", "systemd", reason))
-    # In the order in which the run does it: the guard starts after all changes of files, and is
-    # stopped before them.
+    if not config.guard.enabled:
+        yield from guard  # a stop, before any file changes
+    if former is None or needs_reload(manager, config, former):
+        yield Operation("reload", "systemd", "its files may have changed")
     if config.guard.enabled:
-        return (*reload, *guard)
-    return (*guard, *reload)
+        yield from guard  # a start or restart, after all files
 
 
 def _guard_operations(

@@ -31,12 +31,12 @@ class HostCheck(NamedTuple):
     """The options that a command `hostrouting repair` needs for this host (`repair_line`)."""
 
     @classmethod
-    def of_snapshot(
-        cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str
+    def of_report(
+        cls, report: CheckReport, config: HostRoutingConfig, *, repair_options: str = ""
     ) -> HostCheck:
-        """Make the HostCheck of a report, which a check of a snapshot against `config` has
-        returned. `repair_options` are the options that the commands `hostrouting repair` in its
-        findings need.
+        """Make the HostCheck of a report, which a check against `config` has returned.
+        `repair_options` are the options that the commands `hostrouting repair` in its findings
+        need, such as ` --config FILE`.
         """
         return cls(
             report,
@@ -62,14 +62,10 @@ class HostCheck(NamedTuple):
         return check_document(self.report, mode=self.mode, findings=self.findings)
 
 
-def check_host(config: HostRoutingConfig, host: Host, *, repair_options: str = "") -> HostCheck:
-    """Check this host, as it is now, against `config`. `repair_options` are the options of the
-    command `hostrouting repair` that the findings propose, such as ` --config FILE`.
-    """
+def check_host(config: HostRoutingConfig, host: Host) -> HostCheck:
+    """Check this host, as it is now, against `config`, which is installed."""
     with host.open_kernel() as kernel:
-        return HostCheck.of_snapshot(
-            check_kernel(kernel, config), config, repair_options=repair_options
-        )
+        return HostCheck.of_report(check_kernel(kernel, config), config)
 
 
 def _findings_for_operator(

@@ -185,7 +185,7 @@ def plan_install(
     read_snapshot = cache(host.take_snapshot)  # so that all parts see the same moment
     config = wanted.config
     files = find_file_changes(host, config)
-    systemd = find_systemd_changes(host.running_manager, config, wanted.former, files)
+    systemd = tuple(find_systemd_changes(host.running_manager, config, wanted.former, files))
     obstacles = [*find_requirements(host, config, files), *find_ungated(config, host)]
     routes = RoutePlan()
     if "static_routes" in parts:
@@ -261,10 +261,10 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
 def _raised_later(errors: list[BaseException]) -> Iterator[None]:
     """Have a run go on when the step in the block fails: its error goes into `errors`, to be raised
     at the end. The later steps do not need this one, and must be made because files have changed.
-    If the run was cancelled, the next step raises Cancelled before it does anything.
     """
     try:
         yield
+    # After a cancellation, each later step raises Cancelled at once, and so does nothing.
     except (phases.TaskFailed, phases.Cancelled) as error:
         errors.append(error)
 

@@ -36,6 +36,8 @@ def find_losses(
     Not a loss:
 
     - a static route that another one replaces, because the run and each start check the addresses;
+    - a CIDR that becomes one of the expectedCidrs and was one of the serviceCidrs, for which more
+      routes that refuse packets are escapes;
     - other devices or rules that are allowed, which only change how the host is judged;
     - `probeRewrite` and `manageForeign`;
     - in WARN, the gate of machines that a configuration without a section `gate` has by default.

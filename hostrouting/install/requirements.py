@@ -7,7 +7,7 @@ a missing nft.
 
 from __future__ import annotations
 
-import shlex
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ from hostrouting.gate.unit_names import (
     plain_instance,
     template_of,
 )
+from hostrouting.gate.unit_states import UnitState
 from hostrouting.host.interpreter import TO_INSTALL, missing_interpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
@@ -46,7 +47,7 @@ _BEFORE_THE_GATE = {
     "network-online.target",
 }
 """The targets that are reached before the gate runs, because it waits for the network."""
-_PROPERTIES = ("Id", "Before", "Environment", "User", *OTHER_FILES)
+_PROPERTIES = ("Id", "LoadState", "Before", "Environment", "User", *OTHER_FILES)
 
 
 def find_requirements(
@@ -72,7 +73,8 @@ def find_requirements(
         shown = manager.show(_PROPERTIES, *map(plain_instance, gated))
         for unit, properties in zip(gated, shown, strict=True):
             yield from _why_it_cannot_be_gated(unit, properties)
-            # Only the run that writes the drop-in warns of the variables that it takes away.
+            # The drop-in takes away variables of the unit that the loader obeys (`UNSET`), such as
+            # LD_PRELOAD. Only the run that writes it warns of this.
             if HostLayout.drop_in_path(unit) in changes.written_paths:
                 yield from _lost_variables(unit, properties)
         # A loaded instance of a template may have settings of its own.
@@ -121,6 +123,9 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
     name is an alias, but the gate compares the unit's own name; it starts before something that the
     gate waits for; or systemd runs its commands, and so the gate, on other files than the host's.
     `properties` of a template are those of one of its instances.
+
+    Yield a note if systemd does not know the unit: its name may be wrong, or it may be installed
+    later. A template need not be there: the one of the machines is gated by default.
     """
     # An order through other units is not judged.
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
@@ -133,6 +138,9 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
     own_name = properties["Id"]
     if is_template(unit):
         own_name = template_of(own_name)
+    elif properties["LoadState"] == "not-found":
+        unknown = UnitState(unit, "unknown")
+        yield Finding("unit", "note", unknown.sentence, unit)
     if own_name != unit:
         sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
         remedy = f"name {own_name} in gate.units"
@@ -157,10 +165,10 @@ def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Findin
     """Yield a warning if the unit sets environment variables that our drop-in takes away (`UNSET`):
     its own program does not get them any more.
     """
-    # systemctl quotes an assignment that has a blank, as a shell does.
-    assignments = shlex.split(properties["Environment"])
-    variables = {assignment.partition("=")[0] for assignment in assignments}
-    lost = sorted(variables.intersection(UNSET.split()))
+    # systemctl prints NAME=VALUE or, if there is a blank in the value, "NAME=VALUE". A name is what
+    # is not inside such quotes.
+    names = re.findall(r'(?:^| )"?(\w+)=(?:(?:\\.|[^"\\])*"(?= |$))?', properties["Environment"])
+    lost = sorted({*UNSET.split()}.intersection(names))
     if lost:
         sentence = (
             f"{unit} loses {spoken(lost)}, which its Environment= sets: with such variables, a "

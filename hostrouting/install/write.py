@@ -97,8 +97,9 @@ class _Writer:
         if of_systemd or missed_reload:
             self._reload()  # now nothing runs the gate by a drop-in that is gone
             self.operations += missed_reload
-        # config.json is replaced only after that reload: if the run is killed before it, the former
-        # config.json tells the next run which units may still have a drop-in loaded that is gone.
+        # config.json is replaced only after that reload. Until then, systemd may still run the gate
+        # by a drop-in that is gone; if the run is killed, the former config.json tells the next run
+        # for which units.
         for file in written:
             file.write(self._host.files)
             self.changed.append(file.path)

@@ -99,8 +99,8 @@ class _Pipe(Netlink):
     def close(self) -> None:
         """The caller closes the handle."""
 
-    def reports(self) -> list[bytes]:
-        return []
+    def has_reports(self) -> bool:
+        return False
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
         """Send a request for each body, and yield the answers in this order: a message each, or the

@@ -42,7 +42,7 @@ class Fight:
 
     @property
     def is_on(self) -> bool:
-        """Whether there is a fight."""
+        """Whether there is a fight: many repairs, without a long pause between them."""
         return self._repairs >= _REPAIRS
 
     def note(self, done: Done, now: float) -> str:

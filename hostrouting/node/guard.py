@@ -101,7 +101,8 @@ class Guard:
         lines of earlier passes stay, too.
         """
         self._has_failed = False
-        """Whether a pass has held units back, and the journal does not say yet that this is over.
+        """Whether a pass has found that gated units must not start, and no line of the journal says
+        yet that all is right again.
         """
 
     def run(self) -> None:
@@ -128,7 +129,8 @@ class Guard:
         is_whole = self._clock.now() >= self._whole_pass_from
         if is_whole:
             self._whole_pass_from = self._clock.now() + _WHOLE_INTERVAL
-        self._clock.sleep(self._make_pass(is_whole=is_whole))  # the pass also counts `_refusals`
+        rest = self._make_pass(is_whole=is_whole)  # it also counts `_refusals`
+        self._clock.sleep(rest)  # even if something changes, so that the guard takes little time
         # A pass that Linux has refused is repeated sooner, at least the first times.
         idle_time = _RETRY_AFTER.get(self._refusals, _IDLE_TIME)
         if is_whole:

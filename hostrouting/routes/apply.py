@@ -14,6 +14,7 @@ last first. Then the table is read once more, so that the error says what is tru
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hostrouting.errors import ApplyError, BackendError
@@ -26,11 +27,6 @@ from hostrouting.text import first_few
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
     from hostrouting.routes.steps import RoutePlan
-
-
-_ROLLBACK_ENDED = (
-    "the changes were being rolled back when this ended: what the table has now is not known"
-)
 
 
 def apply_plan(
@@ -62,11 +58,7 @@ def apply_plan(
         after = _undo(backend, present, in_effect)
     except BaseException as stopped:
         # Roll back, then raise the error again. If it stopped the rollback above, try once more.
-        try:
-            after = _undo(backend, present, in_effect)
-        except BaseException as ended:
-            _add_note(ended, _ROLLBACK_ENDED)
-            raise
+        after = _undo(backend, present, in_effect)
         _add_note(stopped, after)
         raise
     finally:
@@ -99,8 +91,9 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
     """Return the requests in two batches, so that packets always have a route: the first adds the
     new routes, and the second deletes the old ones.
 
-    An old route is deleted in the first batch, before the additions, if it could be lost in a
-    rollback: the request to delete the new route could hit the old one (`deletion_could_hit`).
+    There is one exception. If both routes are there, a request to delete the new one, in a
+    rollback, may delete the old one instead (`deletion_could_hit`). So such an old route is deleted
+    in the first batch, before the additions; a rollback adds it again.
     """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
     first_batch: list[RouteRequest] = []
@@ -167,14 +160,13 @@ def _undo(
     try:
         now = _read(backend, before)
         # What was there before, or was added by our requests. All else is another program's.
-        known_entries = {*_entries(before), *(bare(request.route) for request in done)}
+        known_entries = {*_entries(*before.values()), *(bare(request.route) for request in done)}
         for request in reversed(_in_effect(done, now)):
-            key = request.route.key
             if request.verb != "delete":
                 reversals.append(RouteRequest("delete", request.route))
             # Add a deleted route again, but only if no other program has added a route meanwhile:
             # ours would come behind that route and not be used.
-            elif known_entries.issuperset(_entries({key: now[key]})):
+            elif known_entries.issuperset(_entries(now[request.route.key])):
                 reversals.append(RouteRequest("append", request.route))
         backend.change(reversals)
     except BackendError as error:
@@ -191,8 +183,10 @@ def _undo(
     ]
     if not differing:
         return "every change was rolled back: the route table is as it was before"
-    pairs = "; ".join(first_few(differing))
-    return f"not every change could be rolled back{problem}: there is now {pairs}"
+    return (
+        f"not every change could be rolled back{problem}: there is now "
+        f"{'; '.join(first_few(differing))}"
+    )
 
 
 def _in_effect(
@@ -204,7 +198,7 @@ def _in_effect(
     Only these may be reversed, because a request to delete a route that is not there can do harm:
     in IPv4, without a metric, it then deletes a route of ours with another metric.
     """
-    entries = _entries(now)
+    entries = _entries(*now.values())
     return [
         request
         for request in requests
@@ -212,17 +206,16 @@ def _in_effect(
     ]
 
 
-def _entries(routes_by_key: dict[RouteKey, list[Route]]) -> set[Route]:
+def _entries(*lists: Iterable[Route]) -> set[Route]:
     """Split these routes into the entries that Linux has stored for them, so that they can be
     compared with requests. In IPv6, each next hop is an entry, and Linux lists the protocol of the
     first entry only. So IPv6 entries are compared without their protocols: all get ours, as in a
     request.
     """
     entries: set[Route] = set()
-    for routes in routes_by_key.values():
-        for route in routes:
-            protocol = route.protocol if route.prefix.family == IPV4 else OURS
-            entries.update(as_stored(route._replace(protocol=protocol)))
+    for route in chain(*lists):
+        protocol = route.protocol if route.prefix.family == IPV4 else OURS
+        entries.update(as_stored(route._replace(protocol=protocol)))
     return entries
 
 

@@ -7,16 +7,17 @@ Routes are compared key by key: table, prefix and metric. Of the present routes 
 wanted route, those of ours (protocol 213) that lead elsewhere are deleted. Linux uses the first of
 the routes that are left. If that leads where the wanted route would, it is right, whoever added it.
 If it leads elsewhere, that is a conflict, and no step changes it. If no route is left, the wanted
-route is added.
+route is added. A route that does not write the wanted source leads elsewhere, too: answers to it
+may be lost.
 
 A route of ours works if Linux uses it, and it has the device and gateway that are configured. While
 the wanted route cannot be completed, a route of ours that works stays; if there is none, the wanted
 route waits. The gate and the guard may not move routes (`may_move`). For them, a route of ours that
 works also stays if another default route has become the best one: packets do not move to a VPN or
 to a new card. It follows if one of its gateways is in no default route any more, because that
-router may be gone, but only to devices that it has; and if its default route gets more next hops
-beside all of its own, because routers come back one by one. A finding says what a route that stays
-will do after a reboot.
+router may be gone, but only to devices that it has; if its default route gets more next hops beside
+all of its own, because routers come back one by one; and if only the source differs. A finding
+says what a route that stays will do after a reboot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -90,8 +91,8 @@ def _plan_route(
 
     A route of ours that works already stays in two cases: while the wanted route still needs
     something before it can be added; and, without `may_move`, if the wanted route leads elsewhere
-    for another reason than changed routers (`_follows_its_routers`). Then the plan also says what
-    will be there after a reboot.
+    for another reason than changed routers or a source (`_follows_its_routers`). Then the plan also
+    says what will be there after a reboot.
     """
     key = static.key
     wanted = uplink.route_to(
@@ -102,12 +103,7 @@ def _plan_route(
         if working is None:
             return RoutePlan(waiting=((wanted, static),))
         after_reboot = Need(f"wait for {wanted}", wanted.remedy)
-    elif (
-        working is None
-        or may_move
-        or _where_it_leads(working) == _where_it_leads(wanted)
-        or _follows_its_routers(working, wanted, uplink.defaults_for(static.dev))
-    ):
+    elif working is None or may_move or _follows_its_routers(working, wanted, uplink.defaults):
         return RoutePlan(steps_for_key(wanted, present))
     else:
         remedy = (
@@ -142,13 +138,13 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
 
 
 def _follows_its_routers(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
-    """Whether the wanted route replaces the working one even without `may_move`, because the
-    routers have changed. Either the wanted route has all next hops of the working one, and more:
-    routers come back one by one. Or a gateway of the working route is in no default route any more,
-    so its router may be gone, and the wanted route leads through no further device.
+    """Whether the wanted route replaces the working one even without `may_move`. Either the wanted
+    route has all next hops of the working one, and perhaps more: routers come back one by one. Or a
+    gateway of the working route is in no default route any more, so its router may be gone, and the
+    wanted route leads through no further device.
     """
     hops = _hops_alive(working)
-    if hops < _hops_alive(wanted):
+    if hops <= _hops_alive(wanted):
         return True
     lost = hops.difference(*map(_hops_alive, defaults))
     return any(hop.gateway for hop in lost) and set(working.devs).issuperset(wanted.devs)
@@ -178,7 +174,7 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
             staying.append(route)
             continue
         for entry in as_stored(route):  # in IPv6, each next hop is an entry
-            if wanted is not None and _where_it_leads(entry) == _where_it_leads(wanted):
+            if wanted is not None and _leads_as(wanted, entry):
                 staying.append(entry)
             # Delete the entry, unless the request could hit an earlier entry that stays. In that
             # case it does no harm, because Linux uses the earlier one.
@@ -187,9 +183,10 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     # Delete the last route first: a rollback begins with the last deletion and adds each route
     # behind the others, so the routes get their old order back.
     stale.reverse()
-    # But delete routes with fewer next hops before those with more: a request to delete a route
-    # with more could take one with fewer instead. The sort keeps the order of equals.
-    stale.sort(key=lambda route: len(route.next_hops))
+    # But delete routes with fewer next hops first, because a request to delete a route with more
+    # could take one of them instead; and of equals, those with a source, for the same reason. The
+    # sort keeps the order of all others.
+    stale.sort(key=lambda route: (len(route.next_hops), route.prefsrc is None))
     reason = "not configured" if wanted is None else "leads elsewhere"
     deletions = tuple(RouteStep("delete", route, reason) for route in stale)
     if wanted is None:
@@ -197,7 +194,7 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     if not staying:
         return (*deletions, RouteStep("add", wanted, "missing"))
     used = staying[0]
-    if _where_it_leads(used) == _where_it_leads(wanted):
+    if _leads_as(wanted, used):
         return (RouteStep("keep", used, "exists"), *deletions)
     reason = f"a route that is not hostrouting's has the same destination and metric: [{used}]"
     return (RouteStep("conflict", wanted, reason, used),)
@@ -207,13 +204,15 @@ def deletion_could_hit(deleted: Route, other: Route) -> bool:
     """Whether a request to delete `deleted`, a route of ours, could make Linux delete `other`
     instead. Both have the same key, and `other` comes first.
 
-    Linux compares the protocol and, place by place, the next hops. If the request has more next
-    hops than a route, Linux ignores the rest, so it also deletes a route with only the first ones.
+    Linux compares the protocol, a source that the request has, and, place by place, the next hops.
+    If the request has more next hops than a route, Linux ignores the rest, so it also deletes a
+    route with only the first ones. Sources are not looked at here: the order of deletions
+    (`steps_for_key`) sees to them.
     """
     if other.protocol != OURS:
         return False
-    next_hops = [(hop.dev, hop.gateway) for hop in deleted.next_hops]
-    of_other = [(hop.dev, hop.gateway) for hop in other.next_hops]
+    next_hops = [hop[:2] for hop in deleted.next_hops]  # device and gateway
+    of_other = [hop[:2] for hop in other.next_hops]
     return of_other == next_hops[: len(of_other)]
 
 
@@ -224,13 +223,18 @@ def _order_of_use(route: Route) -> tuple[bool, int, int]:
     return (route.is_passed_over, *route.rank)
 
 
-def _where_it_leads(route: Route) -> tuple[object, ...]:
-    """What decides where the packets of a route go, to compare two routes: if it is equal for both,
-    either will do. A dead next hop beside others does not count, because Linux does not use it, and
-    a wanted route has no dead next hops.
+def _leads_as(wanted: Route, route: Route) -> bool:
+    """Whether the packets of a route go where the wanted one would send them, so that either will
+    do. A dead next hop beside others does not count, because Linux does not use it, and a wanted
+    route has no dead next hops. If no source is wanted, any will do.
     """
-    # `unread` are the encapsulations. An expired route leads nowhere.
-    return (route.type, _hops_alive(route), route.unread, bool(route.expired))
+    if route.expired or wanted.prefsrc not in {None, route.prefsrc}:
+        return False
+    return (
+        route.type == wanted.type
+        and route.unread == wanted.unread  # the encapsulations
+        and _hops_alive(route) == _hops_alive(wanted)
+    )
 
 
 def _hops_alive(route: Route) -> set[NextHop]:

@@ -12,15 +12,13 @@ from typing import Literal, NamedTuple, TypeAlias
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding, Remedy, with_severity
-from hostrouting.model.route import Route, as_stored, deletion_command
+from hostrouting.model.route import Route, as_listed, as_stored, deletion_command
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import Need
 from hostrouting.text import grouped
 
 Action: TypeAlias = Literal["conflict", "keep", "delete", "add"]
 
-# Conflicts first, because they prevent the rest; then deletions before additions, because a new
-# route may have the key of an old one.
 _SIGNS: dict[Action, str] = {"conflict": "!", "keep": " ", "delete": "-", "add": "+"}
 
 
@@ -74,15 +72,8 @@ class RoutePlan(NamedTuple):
 
     @classmethod
     def joined(cls, plans: Sequence["RoutePlan"]) -> "RoutePlan":
-        """Make one plan of several. Its conflicts come first, because they prevent the rest; then
-        kept routes; then deletions before additions, because a new route may have the key of an old
-        one.
-        """
-        # Join the plans field by field: the steps of all, then what waits in all, and so on. The
-        # keys of `_SIGNS` are the actions, in the order of the steps.
-        plan = cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
-        steps = sorted(plan.steps, key=lambda step: [*_SIGNS].index(step.action))
-        return plan._replace(steps=tuple(steps))
+        """Make one plan of several: the steps of all, then what waits in all, and so on."""
+        return cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
 
     def of_replies(self) -> "RoutePlan":
         """Turn this plan, which is for the route for replies to probes, into one that never makes a
@@ -144,7 +135,7 @@ class RoutePlan(NamedTuple):
         why there is no route for replies to probes.
         """
         warnings = [*self.reply_findings]
-        # For a staying route, `need` is what it will do, such as "wait for" or "lead" and the rest.
+        # `need` of a staying route is a phrase for what it will do: "wait for …" or "lead …".
         for need, routes in grouped(self.staying).items():
             sentence = f"after the next boot, {_named(routes)} will {need}; what is there now stays"
             warnings.append(
@@ -164,10 +155,8 @@ class RoutePlan(NamedTuple):
         deleted = {step.route for step in self.steps if step.action == "delete"}
         routes: list[Route] = []
         for route in snapshot.routes:
-            if deleted.isdisjoint(as_stored(route)):
-                routes.append(route)
-            else:  # in IPv6, a plan may delete some next hops of a route and leave the others
-                routes += [entry for entry in as_stored(route) if entry not in deleted]
+            # In IPv6, a plan may delete some next hops of a route and leave the others.
+            routes += as_listed([entry for entry in as_stored(route) if entry not in deleted])
         routes += [step.route for step in self.steps if step.action == "add"]
         return snapshot._replace(routes=tuple(routes))
 

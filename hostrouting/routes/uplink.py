@@ -8,6 +8,10 @@ those with the same prefix and metric, whoever has added them. It could not be s
 them are ours. A route that names its gateway takes the next hop with that gateway. A destination in
 a network of the device itself needs no gateway: its addresses are neighbours.
 
+A route also takes the source address (`src`) of the default route that has its next hop, unless
+Linux chooses this address anyway. On a routed fabric, for example, the address of the host is on
+lo, and the uplink has only an address that the fabric does not know.
+
 While the default route is in doubt (`default_route`), a route without a device waits. It does not
 if exactly one of the expected devices can have a default route: then it takes that device's.
 
@@ -17,7 +21,7 @@ is raised when the route is added.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -77,22 +81,22 @@ class Uplink:
             for route in snapshot.routes
             if route.prefix.family == family and route.protocol != OURS
         ]
-        self._defaults = usable_defaults(self._not_ours)
+        self.defaults = usable_defaults(self._not_ours)
         """The default routes of all tables, the best first."""
         ways_out = {name for name, link in self._links.items() if leads_out(link)}
-        of_main = [route for route in self._defaults if route.table == TABLE_MAIN]
+        of_main = [route for route in self.defaults if route.table == TABLE_MAIN]
         self._of_main = with_next_hops(of_main, lambda hop: hop.dev in ways_out)
         """The default routes of table main, each with those next hops that can be a way out of the
         host (`leads_out`).
         """
         self._devs_in_doubt = doubtful_devs(self._of_main, snapshot)
-        able_devs = [dev for dev in expected if dev not in self._links or dev in ways_out]
-        self._only_expected_dev = able_devs[0] if len(able_devs) == 1 else None
-        """The expected device that can have a default route, if there is exactly one: it is used if
-        the default route is in doubt. A device that this host does not have yet counts, too.
+        self._able_devs = [dev for dev in expected if dev not in self._links or dev in ways_out]
+        """The expected devices that can have a default route. If there is exactly one, it is used
+        while the default route is in doubt. A device that this host does not have yet counts, too.
         """
+        # Cached, because many routes have the same gateway.
         self.reaches = cache(self._is_reached)
-        """Cached, because many routes have the same gateway."""
+        self._source_by = cache(self._source)
 
     def route_to(
         self,
@@ -127,15 +131,16 @@ class Uplink:
                     f"that reaches the gateway {hop.gateway}"
                 )
         route = Route(
-            destination, next_hops, metric=metric or DEFAULT_METRIC[self._family], protocol=OURS
+            destination,
+            next_hops,
+            metric=metric or DEFAULT_METRIC[self._family],
+            protocol=OURS,
         )
-        if self._family == IPV4 and not route.has_gateway:  # as `ip route add` does
-            route = route._replace(scope=SCOPE_LINK)
+        if route.has_gateway:
+            return route._replace(prefsrc=self._source_by(next_hops[0]))
+        if self._family == IPV4:  # as `ip route add` does
+            return route._replace(scope=SCOPE_LINK)
         return route
-
-    def defaults_for(self, dev: str | None) -> list[Route]:
-        """The default routes from which a route with this device takes what it does not name."""
-        return self._of_main if dev is None else self._defaults
 
     def _next_hops(
         self, destination: Prefix, dev: str | None, gateway: IP | None
@@ -143,11 +148,12 @@ class Uplink:
         """Return the next hops of a route to this destination, or what the route still needs before
         it can be added. `dev` or `gateway` is None if the route does not name it.
         """
-        defaults = self.defaults_for(dev)
+        defaults = self._of_main if dev is None else self.defaults
         # If the device of the default route is in doubt, take the only expected device, or wait.
         if dev is None and self._devs_in_doubt:
-            dev = self._only_expected_dev
-            if dev is None:
+            if len(self._able_devs) == 1:
+                dev = self._able_devs[0]
+            else:
                 named = spoken(sorted(self._devs_in_doubt), last="or")
                 return Need(
                     "a device to be named, because it is unclear whether "
@@ -174,7 +180,7 @@ class Uplink:
         # Several next hops are taken only in IPv4. In IPv6, Linux lists all next hops with one
         # prefix and metric as one route, whoever added them, so nobody could see which of them are
         # ours.
-        if len(hops) == 1 or gateway is not None or self._family != IPV4:
+        if len(hops) == 1 or self._family != IPV4:
             return (hops[0]._replace(weight=1),)  # a weight is only for one of several next hops
         return tuple(hops)
 
@@ -200,20 +206,43 @@ class Uplink:
         checked here: Linux then refuses to add a route by this next hop.
         """
         gateway = hop.gateway
-        if (
+        return (
             gateway is None  # nothing has to be reached
             or hop.onlink  # Linux is told that the gateway is on the link
             or gateway in LINK_LOCAL  # such an address is on every link
             # An IPv4 route by an IPv6 router (RTA_VIA): the routes below are only IPv4 ones.
             or gateway.version != self._family
-        ):
-            return True
+            or any(True for _ in self._routes_to_gateway(hop))
+        )
+
+    def _source(self, hop: NextHop) -> IP | None:
+        """The source that a route by this next hop takes: the `src` of the best default route that
+        has the next hop. None if Linux chooses this source anyway, because a route to the gateway
+        has it. So most routes have none, which is better: Linux deletes an IPv4 route together with
+        its source.
+
+        tests/hosts: fabric-writes-the-address-of-lo, fabric-writes-the-address-of-lo-ipv6,
+        default-writes-the-second-address.
+        """
+        for default in with_next_hops(self.defaults, lambda other: other[:2] == hop[:2]):
+            usual = {route.prefsrc for route in self._routes_to_gateway(hop)}
+            return None if default.prefsrc in usual else default.prefsrc
+        return None
+
+    def _routes_to_gateway(self, hop: NextHop) -> Iterator[Route]:
+        """Yield the routes by which Linux reaches the gateway of this next hop: those of table main
+        that lead to it through the next hop's device, and have no gateway themselves. Without one,
+        Linux refuses a route by this next hop. Our own do not count: they may be deleted.
+        """
         for route in self._not_ours:
-            if route.table != TABLE_MAIN or gateway not in route.prefix:
-                continue
-            if hop.dev in route.devs and not route.has_gateway and is_for_all_packets(route):
-                return True
-        return False
+            if (
+                route.table == TABLE_MAIN
+                and hop.gateway in route.prefix  # type: ignore[operator]  # all callers have one
+                and hop.dev in route.devs
+                and not route.has_gateway
+                and is_for_all_packets(route)
+            ):
+                yield route
 
 
 def _first_hops(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:

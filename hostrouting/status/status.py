@@ -194,7 +194,7 @@ def _with_routing(
     # so in a file. The file stays if the guard is killed, so it counts only while the guard runs.
     fight = answers.ask(lambda: read_fight(host.files))
     running = {unit.unit for unit in status.units if unit.state == "runs"}
-    if fight is not None and fight.target in running:
+    if fight and fight.target in running:
         findings.append(fight)
     findings += _trouble_with(status.units)
     if plan is not None:
@@ -203,7 +203,7 @@ def _with_routing(
     command = "" if choices or is_config_suspect else _what_to_type(plan, check)
     if plan is not None and command:
         unwritable = _find_unwritable(host.files, plan, command)
-        if unwritable is not None:
+        if unwritable:
             findings.append(unwritable)
             command = ""
     # If a sentence is in several findings, only the worst of these is kept.
@@ -293,16 +293,18 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
 
 
 def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """Yield a warning for each unit in trouble: it waits, its gate has refused it, or systemd does
-    not start it, because it is masked or has failed for good ("stuck"). A unit that fails by itself
-    is in no trouble while systemd starts it again: a kubelet may do so until it joins a cluster.
+    """Yield a warning for each unit in trouble, because it waits or its gate has refused it; an
+    error if systemd does not start it: it is masked, or has failed for good ("stuck"). A unit that
+    fails by itself is in no trouble while systemd starts it again: a kubelet may do so until it
+    joins a cluster.
     """
     for unit in units:
         # Only a unit that has failed has `reasons`: those of its gate.
         if unit.state in {"stuck", "masked", "waiting", "queued"} or unit.reasons:
+            may_end = unit.state not in {"stuck", "masked"}  # by itself
             yield Finding(
-                "unit", "warning", unit.sentence, unit.unit, unit.remedy,
-                can_retry=unit.state not in {"stuck", "masked"},  # the others may end by themselves
+                "unit", "warning" if may_end else "error", unit.sentence, unit.unit, unit.remedy,
+                can_retry=may_end,
             )  # fmt: skip
 
 

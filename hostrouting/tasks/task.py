@@ -66,7 +66,7 @@ class InstallTask:
                 isinstance(self.config, HostRoutingConfig),
                 "a HostRoutingConfig, such as HostRoutingConfig.from_mapping({…})",
             ),
-            ("host", isinstance(self.host, Host), "a Host, such as Host.local()"),
+            ("host", isinstance(self.host, Host), "a Host: Host.local(), or in a test FakeHost()"),
             ("wait", is_number, "seconds, such as 60.0"),
             ("allow_removal", isinstance(self.allow_removal, bool), "True or False"),
         )

@@ -99,8 +99,8 @@ class FaultyBackend(RouteBackend):
         after its work, as a timeout can.
 
         For "change", `nth` counts routes. An errno, or an error with a `route`, becomes the outcome
-        of this route, as if the kernel had refused it. Any other error is raised, and the routes
-        after it are not tried.
+        of the nth route, as if the kernel had refused it. Any other error is raised, and the routes
+        after the nth are not tried.
         """
         fault: BackendError | KernelError
         if isinstance(error, BackendError):

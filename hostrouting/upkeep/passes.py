@@ -174,9 +174,9 @@ def run_pass(
     static routes, load the table that rewrites probes, and check where the expected CIDRs leave.
     Only those in `parts` are made.
 
-    What is not configured any more is removed. Only with the `purpose` "upkeep", that of each pass
-    outside a task, an unconfigured table for probes stays, because nft would have to look for it
-    before each start of a gated unit.
+    What is not configured any more is removed. There is one exception: with the `purpose` "upkeep"
+    (all passes but those of tasks), an unconfigured table for probes stays, because nft would have
+    to look for it before each start of a gated unit.
 
     `done` gets the changes that are in effect. `raise_if_cancelled` is called between changes of
     routes. If it raises, these changes are rolled back.
@@ -191,7 +191,8 @@ def run_pass(
         if "route_overlap" in parts:
             outcome = outcome.followed_by(_check(host, backend, config))
         elif outcome.error is not None:
-            # This pass does not check, so the markers are still about the state before the error.
+            # This pass does not check, so the markers, which tell other programs the last verdict,
+            # are about the state before the error.
             remove_markers(host.files)
     return outcome
 
@@ -218,9 +219,9 @@ def _set_routes(
             outcome = _failed(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
-        # After an ApplyError, Linux also reports what it has refused: without `has_asked`, this
-        # would start pass after pass. With any other error, it has refused nothing. If some routes
-        # were set before it, their reports only start one more pass, which has nothing to set.
+        # `has_asked` has callers ignore the next reports, which are of our own requests. Linux also
+        # reports those that it refuses (ApplyError), and each report would start a pass that
+        # is refused again. With another error, it has refused nothing: at most one pass follows.
         return outcome._replace(has_asked=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
 
@@ -251,6 +252,8 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     for other programs into a file under /run, the marker. In STRICT, gated units must not start if
     addresses leave elsewhere (escape), if there is no default route, or if Linux does not answer.
     With the setting `"undecided": "refuse"`, an undecided verdict stops the units, too.
+
+    `waits` of the outcome says what may still come, such as a default route; empty if nothing may.
     """
     settings = config.route_overlap
     if not settings.cidrs:

@@ -71,6 +71,18 @@ def test_groups(nodes: Path) -> None:
     assert [*groups.values()][-1] == ["vm"]
 
 
+def test_a_route_of_ours_that_may_be_right(tmp_path: Path) -> None:
+    """If another card has a better default route now, no repair is proposed that moves ours."""
+    kernel = h200()
+    kernel.add_link(Link(name="eth1", index=0, type=1))
+    for destination in REPAIR:
+        ours = Route.to(destination, dev="eth0", gateway="10.0.0.1", protocol=OURS)
+        kernel.ip_route("add", ours)
+    kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", protocol=16))
+    (tmp_path / "moved.json").write_text(kernel.snapshot().to_json())
+    assert problems_of(tmp_path)["moved"].repair == ()
+
+
 def test_what_is_not_repaired(nodes: Path) -> None:
     """A node on which something stays is not in one group with those that are repaired."""
     problems = problems_of(nodes)
@@ -176,5 +188,5 @@ def test_the_exit_code(nodes: Path, monkeypatch: pytest.MonkeyPatch, kept: str, 
 
 @pytest.mark.parametrize("folder", ["", "missing"])
 def test_folders_without_snapshots(folder: str, tmp_path: Path) -> None:
-    with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="--snapshots"):
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="is missing, or has"):
         fleet.check_snapshots(tmp_path / folder, CONFIG, executor)

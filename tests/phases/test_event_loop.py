@@ -206,11 +206,15 @@ def test_a_coroutine_in_a_task(divisor: int, result: float | None) -> None:
     assert isinstance(report.error, ZeroDivisionError) == (divisor == 0)
 
 
-def test_a_coroutine_of_a_cancelled_task() -> None:
-    """At the deadline, the coroutine is cancelled, and has ended before its task is undone."""
+@pytest.mark.parametrize("blocked", [0.0, 0.2])
+def test_a_coroutine_of_a_cancelled_task(blocked: float) -> None:
+    """At the deadline, the coroutine is cancelled, and has ended before its task is undone; also if
+    its first step blocks the loop until then.
+    """
     log: list[str] = []
 
     async def fetch() -> None:
+        time.sleep(blocked)  # noqa: ASYNC251  as a careless author does
         try:
             await asyncio.sleep(60)
         finally:

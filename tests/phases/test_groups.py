@@ -2,7 +2,6 @@
 
 import contextvars
 import itertools
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -149,15 +148,6 @@ def test_waits_between_attempts() -> None:
     for wait, full in zip(waits, full_waits, strict=True):
         assert full / 2 - 1e-6 <= wait <= full + 1e-6
     assert len(set(waits)) > 90
-
-
-def test_a_wait_that_the_deadline_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends a second before the deadline, and as much earlier as an attempt takes."""
-    monkeypatch.setattr(random, "random", lambda: 1.0)
-    busy = StubTask("a", errors=repeat(OSError("busy")))
-    again = phases.retry(busy, attempts=None, delay=10, jitter=0.5)
-    assert ran(phases.deadline(again, 5.5)).seconds == 4.5
-    assert busy.calls == 2
 
 
 def test_two_deadlines_at_one_moment() -> None:

@@ -29,6 +29,8 @@ def route_command(route: Route, onlink: str = " onlink") -> str:
     if route.tos:
         words += f" tos {route.tos:#x}"
     words += f" proto {route.protocol}"
+    if route.prefsrc:
+        words += f" src {route.prefsrc}"
     encaps = "".join(f"{ENCAPS[word]} " for word in route.unread)
     for hop in route.next_hops:
         way = f"via {hop.gateway} dev {hop.dev}{onlink}" if hop.gateway else f"dev {hop.dev}"

@@ -309,6 +309,9 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: another program fights with the guard": right_but(
         written(LAYOUT.fight_path, "412\nanother program takes away our routes\n")
     ),
+    "differs: kubelet is masked, after a fight": right_but(
+        *UNITS["masked"], written(LAYOUT.fight_path, "412\nanother program takes away our routes\n")
+    ),
     "differs: another program fights with the guard, and kubelet was refused": right_but(
         written(LAYOUT.fight_path, "412\nanother program takes away our routes\n"),
         *UNITS["fails"],

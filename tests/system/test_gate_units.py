@@ -1,11 +1,9 @@
 """Units other than machines behind the gate, and drop-ins of others beside its own."""
 
-import json
 import re
-from functools import partial
 
-from hostrouting.config.settings import GateConfig, HostRoutingConfig, Mode, ProbeRewriteConfig
-from tests.support.gate import CONFIG, HALVES, apply, config, gate_tests, host, hostrouting, overlap
+from hostrouting.config.settings import GateConfig, HostRoutingConfig, ProbeRewriteConfig
+from tests.support.gate import HALVES, apply, config, gate_tests, host, overlap
 from tests.support.systemd import PROJECT, System
 from tests.support.waiting import wait_for
 
@@ -27,10 +25,10 @@ _FILES = {
 }
 
 
-def gating(*, repaired: bool = False, mode: Mode = "STRICT") -> HostRoutingConfig:
+def gating(*, repaired: bool = False) -> HostRoutingConfig:
     """The check for these units, and perhaps the routes that make it pass."""
     routes = HALVES if repaired else ()
-    return config(*routes, mode=mode)._replace(gate=GateConfig(GATED))
+    return config(*routes, mode="STRICT")._replace(gate=GateConfig(GATED))
 
 
 def is_active(system: System, unit: str) -> bool:
@@ -70,7 +68,6 @@ def test_every_promise_for_each_unit() -> None:
             assert run_of(system, unit) == running[unit], unit
 
         a_condition_of_ones_own(system)
-        a_gate_that_is_cancelled(system)
 
 
 def each_is_refused(system: System) -> None:
@@ -118,27 +115,6 @@ def a_condition_of_ones_own(system: System) -> None:
     assert system.journal(KUBELET).count("hostrouting: OK") > passed
     system.lay("/etc/licence", "a licence\n")
     system.must("systemctl", "start", KUBELET)
-
-
-def a_gate_that_is_cancelled(system: System) -> None:
-    """In STRICT each run fails, with its work done; in WARN it warns, and so does status."""
-    say = partial(hostrouting, system)
-    foreign = f"/etc/systemd/system/{KUBELET}.d/50-foreign.conf"
-    system.lay(foreign, "[Service]\nExecCondition=\n")
-    system.must("systemctl", "daemon-reload")
-    sentence = f"{KUBELET} starts unchecked: {foreign} takes the ExecCondition= of the gate"
-    strict, warn = gating(repaired=True), gating(repaired=True, mode="WARN")
-    for settings, code in ((strict, 1), (warn, 0)):
-        system.must("ip", "route", "flush", "proto", "213")
-        system.lay(CONFIG, json.dumps(settings.to_mapping()))
-        done = say("apply", "--wait", "0", "--allow-removal", "--config", CONFIG)
-        assert (done.returncode, sentence in done.stdout + done.stderr) == (code, True)
-        assert system.must("ip", "route", "show", "proto", "213").count("\n") == len(HALVES)
-    for command in (["plan", "--config", CONFIG], ["status"]):
-        assert sentence in say(*command).stdout
-    system.must("rm", foreign)
-    apply(system, strict)
-    assert say("status").returncode == 0
 
 
 _FLUSH = """\

@@ -65,21 +65,6 @@ def a_route_comes_back(system: System) -> None:
     await_rest(system)
 
 
-def a_fight(system: System) -> None:
-    """Another program deletes ours again and again: one line, and a number in a file."""
-    repairs = f"$(head -n 1 {LAYOUT.fight_path} 2>/dev/null || echo 0)"
-    fight = f"while [ {repairs} -le 10 ]; do ip route flush proto 213; sleep 0.1; done"
-    assert system.run("sh", "-c", fight, timeout=200).returncode == 0
-    await_routes(system)
-    number, sentence = system.must("cat", LAYOUT.fight_path).splitlines()
-    assert int(number) > 10
-    assert f"{number} times by now" in sentence
-    words = "another program takes away what the guard puts back"
-    assert system.journal(UNIT).count(words) == 1
-    system.must("systemctl", "restart", UNIT)
-    assert system.run("test", "-e", LAYOUT.fight_path).returncode == 1
-
-
 ATTACKS = (
     # systemd refuses a sixth start in ten seconds, unless a unit says otherwise.
     (f"for _ in 1 2 3 4 5 6; do systemctl restart {UNIT}; done; {KILL.format('TERM')}", ""),
@@ -97,7 +82,7 @@ def an_attack_on_the_guard(system: System) -> None:
         wait_for("the guard", lambda: system.show(UNIT, "ActiveState") == "active")
 
 
-STORIES = (a_route_comes_back, a_fight, an_attack_on_the_guard)
+STORIES = (a_route_comes_back, an_attack_on_the_guard)
 
 
 def test_guard(subtests: pytest.Subtests) -> None:

@@ -91,19 +91,6 @@ def a_refused_unit(escaping: System) -> None:
     assert_right(escaping)
 
 
-def a_python_that_is_gone(repaired: System) -> None:
-    """The line of the page finds another one, and nothing has to be installed."""
-    repaired.must("ln", "-sfn", "/usr/bin/python3.99", LAYOUT.python_path)
-    assert repaired.run("systemctl", "restart", KUBELET).returncode == 1
-
-    page = status(repaired)
-    assert page.startswith(f"DIFFERS: {LAYOUT.python_path} cannot run {LAYOUT.program_path}: ")
-    assert "install Python" not in page
-    type_line(repaired, proposed(page, f"hostrouting apply --config {LAYOUT.config_path}"))
-    type_line(repaired, proposed(page, f"systemctl reset-failed {KUBELET}"))
-    assert_right(repaired)
-
-
 # systemd refuses the second start in another second than the first.
 LIMITED = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=1\n[Service]\nRestartSec=1100ms\n"
 WITHOUT_NETLINK = "RestrictAddressFamilies=\nRestrictAddressFamilies=AF_UNIX\n"
@@ -161,21 +148,6 @@ def a_start_that_waits_for_another_unit(repaired: System) -> None:
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
 
-def a_drop_in_that_was_not_read(repaired: System) -> None:
-    """Given one that takes the gate away, no line of the page has systemd read it, nor an apply."""
-    vendors = f"/usr/lib/systemd/system/{KUBELET}.d/10-vendor.conf"
-    repaired.lay(vendors, "[Service]\nExecCondition=\n")
-    page = status(repaired)
-    assert page.startswith(f"DIFFERS: once systemd is reloaded, {KUBELET} starts unchecked: ")
-    assert vendors in page
-    assert "as root" not in page
-    config = repaired.read(LAYOUT.config_path)
-    assert config is not None
-    assert hostrouting(repaired, "apply", "--config", "-", stdin=config).returncode == 1
-    assert "GATE-OPEN" not in status(repaired)
-    repaired.outside(vendors).unlink()
-
-
 SKIPS = (
     ("[Unit]\nConditionPathExists=/root/joined\n", "ConditionPathExists=/root/joined"),
     ("[Service]\nExecCondition=/bin/false\n", "ExecCondition=/bin/false"),
@@ -221,11 +193,9 @@ def a_unit_that_another_one_holds_back(repaired: System) -> None:
 
 INCIDENTS = (
     a_refused_unit,
-    a_python_that_is_gone,
     a_unit_that_waits_for_a_lock,
     a_guard_that_has_failed,
     a_start_that_waits_for_another_unit,
-    a_drop_in_that_was_not_read,
     a_start_that_is_skipped,
     a_unit_that_another_one_holds_back,
 )

@@ -10,7 +10,6 @@ import pytest
 from hostrouting.boot.program import sources_digest
 from hostrouting.config.settings import GateConfig, GuardConfig
 from tests.support import gate
-from tests.support.compiled import compiled_program
 from tests.support.gate import CONFIG, HALVES, LAYOUT, apply, gate_tests, hostrouting, ours
 from tests.support.newer import KEY, RESTARTS_AFTER, VERSION, newer_program
 from tests.support.systemd import System
@@ -112,20 +111,6 @@ def an_older_command(system: System) -> None:
     starts(system)
 
 
-def an_older_program(system: System) -> None:
-    """Put in the place of the newer one, it refuses each start, and names the key."""
-    place = system.outside(LAYOUT.program_path)
-    place.with_name("other").write_bytes(compiled_program())
-    place.with_name("other").chmod(0o755)
-    place.with_name("other").replace(place)
-    assert KEY in is_refused(system)
-    assert KEY in hostrouting(system, "status").stdout
-    done = newer(system, "apply", "--config", LAYOUT.config_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert installed(system) == sources(newer_program())
-    starts(system)
-
-
 def the_way_back(system: System) -> None:
     """Without the key, the older release can be applied again."""
     apply(system, SETTINGS)
@@ -154,7 +139,7 @@ def starts_meanwhile(system: System) -> None:
     assert hostrouting(system, "status").returncode == 0
 
 
-STORIES = (an_upgrade, an_older_command, an_older_program, the_way_back, starts_meanwhile)
+STORIES = (an_upgrade, an_older_command, the_way_back, starts_meanwhile)
 
 
 def test_two_releases(subtests: pytest.Subtests) -> None:

@@ -47,8 +47,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
             outcome = _with_undo(outcome, undo, host)
             headline = [_TAKEN_BACK if undo.ok else "NOT EVERYTHING IS TAKEN BACK:"]
     status = find_status(host)  # as the host is now: the page ends with it
-    done = "this host matches the configuration"
-    if status.wrong:
+    done = "this host matches the configuration"  # said after DONE, so not of a run that failed
+    if status.wrong:  # something else on this host, such as a unit that is masked
         done = "the configuration is applied"
         if status.check is not None and status.check.report.escapes:
             done += ", but addresses escape"

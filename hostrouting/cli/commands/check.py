@@ -57,13 +57,12 @@ def check_lines(check: HostCheck) -> Iterator[str]:
         return
     [action] = actions
     yield action.sentence
-    if not action.remedy:  # a repair would replace routes of ours, which may be right
-        return
-    yield "Permanently, as root on the node:"
-    yield f"  {action.remedy.command}"
-    yield "Or, only until the next boot, as root on the node:"
-    for command in repair_commands(check.report):
-        yield f"  {command}"
+    if action.remedy:  # else a repair would replace routes of ours, which may be right
+        yield "Permanently, as root on the node:"
+        yield f"  {action.remedy.command}"
+        yield "Or, only until the next boot, as root on the node:"
+        for command in repair_commands(check.report):
+            yield f"  {command}"
     # Not in STRICT: somebody whose unit does not start might allow what should be repaired.
     if check.mode == "WARN":
         yield from _how_to_allow(check)

@@ -66,6 +66,7 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
     undo_file = next(iter(outcome.wrote), None)
     # `outcome.lines` says what was deleted, so here come the entries that were kept.
     others = [fate for fate in get_args(Fate) if fate != "delete"]
+    # `lines` shows this only if something was deleted, and _NOTHING otherwise.
     done = f"to restore what was deleted, as root: sh {undo_file}"
     lines = [*outcome.lines(done, _NOTHING), *_entry_lines(plan, others)]
     # The document has the operations of `outcome`, which are the deletions, and the entries and

@@ -23,8 +23,8 @@ def run(arguments: argparse.Namespace, _host: Host) -> Page:
     # Apply the configuration to the files of an image, which is mounted at --root.
     config = HostRoutingConfig.load(arguments.config)
     root = os.path.realpath(arguments.root)
-    # A shell makes an empty text of an unset variable, and `realpath` the current folder of an
-    # empty text. So ask for the text that was typed. The folder "/" is this host, and no image.
+    # `realpath` turns an empty text, as of a variable that is not set, into the current folder. So
+    # the text that was typed is asked about. The folder "/" is this host, and no image.
     if not os.path.isdir(arguments.root) or root == "/":
         raise bad_input(
             "--root",

@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     proposal = propose_configuration(config, check_now.report.snapshot)
     # The check of the host as it will be once `config` is applied, without the repair:
     # `report.routes` of it are the routes that the repair adds.
-    check_with_config = HostCheck.of_snapshot(
+    check_with_config = HostCheck.of_report(
         proposal.report, config, repair_options=check_now.repair_options
     )
     # What the routes of the repair do not settle: escapes with a remedy of their own (to delete a

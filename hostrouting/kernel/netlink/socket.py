@@ -10,8 +10,8 @@ size. A batch asks for an acknowledgement of its last message only; the kernel a
 messages only if it refuses them.
 
 A conversation is a request and its answers. There is one at a time, and after one that fails the
-socket is not used again. A process with CAP_NET_ADMIN can send messages to this socket, too: only
-those of the kernel count as answers.
+socket is not used again. A process with CAP_NET_ADMIN can send messages to the groups that a socket
+has joined, too: only those of the kernel count as answers and as reports.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ _BUFFER = 1 << 22
 _LONGEST_PART = 1 << 16  # the kernel sends a list in parts of up to 32 KiB
 _CHANGES_AT_ONCE = 128  # one takes up to 64 KiB, and the error that answers it up to 1 KiB
 _QUESTIONS_AT_ONCE = 32  # an answer takes up to 5 KiB
+# More reports than fit into the buffer. Who sends faster than they are read does not hold us up.
+_READS_AT_ONCE = 1 << 14
 
 _NEEDS_NEWER = ("unavailable", "hostrouting needs Linux 5.14 or newer")
 _EXPLANATIONS: dict[int, tuple[str, str]] = {
@@ -179,7 +181,7 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
 class Netlink:
     """A socket to the kernel, in the network namespace of the thread that opens it.
 
-    A socket that has joined `groups` also receives `reports`.
+    A socket that has joined `groups` also receives reports of changes.
     """
 
     def __init__(self, *, groups: int = 0, timeout: float = 30.0) -> None:
@@ -203,6 +205,8 @@ class Netlink:
         timeval = struct.pack("=qq", math.ceil(timeout), 1)  # zeros would mean: wait for ever
         set_option(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
         self._socket.bind((0, groups))
+        # Linux refuses what other processes send to the port of a connected socket.
+        self._socket.connect((_KERNEL, 0))
 
     def close(self) -> None:
         """Close the socket; may be called twice."""
@@ -212,20 +216,25 @@ class Netlink:
         """The descriptor, to wait for reports."""
         return self._socket.fileno()
 
-    def reports(self) -> list[bytes]:
-        """Take the reports of changes that have come since the last call, without waiting. Empty
-        bytes stand for reports that were lost because there were too many.
+    def has_reports(self) -> bool:
+        """Take the reports of changes that have come since the last call, without waiting, and keep
+        none. Return whether there were any, or some were lost because there were too many. What
+        other processes send is no report.
         """
-        reports: list[bytes] = []
-        while True:
+        has_reports = False
+        for _ in range(_READS_AT_ONCE):
             try:
-                reports.append(self._socket.recv(_LONGEST_PART, socket.MSG_DONTWAIT))
+                # Netlink discards what does not fit, here all but the first byte.
+                _, (sender, _) = self._socket.recvfrom(1, socket.MSG_DONTWAIT)
             except BlockingIOError:  # there are no more
-                return reports
+                break
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     raise
-                reports.append(b"")
+                sender = _KERNEL
+            if sender == _KERNEL:
+                has_reports = True
+        return has_reports
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
         """Ask the kernel a question for each body, and yield the answers in this order: a message
@@ -304,7 +313,7 @@ class Netlink:
         OSError if no answer comes in time (EAGAIN), or if answers were lost (ENOBUFS).
         """
         answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
-        while sender != _KERNEL:  # another process can send to this socket, too
+        while sender != _KERNEL:  # another process can send to a group, too
             answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
         if len(answer) == _LONGEST_PART:  # the buffer is full, so there may have been more
             raise KernelError(errno.EBADMSG, "the answer was cut short")

@@ -118,9 +118,13 @@ def test_nothing_configured() -> None:
 
 @pytest.mark.parametrize("given", [{"ebtables": FakeEbtables()}, {"link_layer": FakeLinkLayer()}])
 def test_a_host_with_another_kernel(tmp_path: Path, given: dict[str, Any]) -> None:
-    """Without its rules and MAC addresses it is refused; so is an image, which has no kernel."""
+    """Without its rules and MAC addresses it is refused, and they without it, because then routes
+    of this machine would be deleted; so is an image, which has no kernel.
+    """
     task = CleanStaleAzureVnet(azure.config(), host=FakeHost(), **given)
-    failure_of(run, task, of=TypeError, match="needs its ebtables= and link_layer=")
+    failure_of(run, task, of=TypeError, match="have to be of one host: leave out all three")
+    with pytest.raises(TypeError, match="have to be of one host"):
+        CleanStaleAzureVnet(azure.config(), **given).plan()
     task = CleanStaleAzureVnet(azure.config(), host=Host.offline(str(tmp_path)))
     failure_of(run, task, of=BackendError, match="anything else on the host itself")
 

@@ -48,13 +48,14 @@ from hostrouting.check import judge as routes_and_devices, other_packets, refusa
 from hostrouting.check.check import check_kernel, check_snapshot
 from hostrouting.check.judge import Judge
 from hostrouting.check.results import CheckReport, FamilyReport, Grade
-from hostrouting.check.sentences import check_findings
+from hostrouting.check.sentences import check_findings, repair_commands
 from hostrouting.config import cni
 from hostrouting.config.settings import HostRoutingConfig, StaticRoutesConfig
 from hostrouting.fib.engine import Fib
 from hostrouting.kernel.base import RouteBackend
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
+from hostrouting.model.route import PROTOCOL_BOOT, deletion_command
 from hostrouting.model.snapshot import ARPHRD_INFINIBAND, Link, Snapshot
 from hostrouting.routes.plan import plan_static_routes
 from tests.support.commands import up
@@ -292,6 +293,22 @@ def the_repair_changes_nothing_else(field: Field, report: CheckReport, snapshot:
             only_what_escapes_moves(judge, Fib(after, family.family), cidr)
 
 
+def the_repair_has_the_source(report: CheckReport, namespace: Namespace) -> None:
+    """With the printed commands, Linux writes the source of the default route with the next hop."""
+    defaults = [route for route in report.snapshot.routes if route.prefix.length == 0]
+    for route, command in zip(report.resolved, repair_commands(report), strict=True):
+        namespace.batch([command.removeprefix("ip ")])
+        first = str(ip_at(route.prefix.family, route.prefix.first))
+        answer = namespace.ip("route", "get", first).stdout
+        for default in defaults:
+            has_hops = {*route.next_hops} <= {*default.next_hops}
+            # The first address may have a more specific route.
+            if has_hops and default.prefsrc and f"dev {route.devs[0]} " in answer:
+                assert f" src {default.prefsrc} " in answer
+        deletion = deletion_command(route._replace(protocol=PROTOCOL_BOOT))
+        assert namespace.ip(*deletion.split()[1:]).returncode == 0
+
+
 def only_what_escapes_moves(judge: Judge, after: Fib, cidr: Prefix) -> None:
     """What did not escape leaves by the same devices as before."""
     for first, _ in after.cells(cidr.first, cidr.last):
@@ -314,6 +331,7 @@ def test_a_node(name: str) -> None:
         snapshot = as_meant.snapshot()
         agrees(field, report)
         the_repair_changes_nothing_else(field, report, snapshot)
+        the_repair_has_the_source(report, namespace)
         the_proposed_commands_work(field, report, namespace, as_meant)
 
 

@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from unittest import mock
 
@@ -112,17 +113,19 @@ def test_a_device_that_is_typed() -> None:
     assert f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -" in said.lines
 
 
-def test_a_configuration_that_is_piped() -> None:
-    """It cannot be read again, so what is proposed has its CIDRs and devices."""
-    section = {"expectedCidrs": [CIDR], "expectedDevs": ["eth0"], "allowedDevs": ["tun*"]}
-    piped = json.dumps({"routeOverlap": section}).encode()
-    said = say("check", "--config", "-", kernel=h200(), stdin=piped)
-    options = f"{CIDR} --dev eth0 --allow 'tun*'"
-    assert f"  hostrouting repair {options} | hostrouting apply --config -" in said.lines
-    said = say("check", "--config", "-", "172.16.5.0/24", kernel=h200(), stdin=piped)
-    assert (
-        f"  hostrouting repair 172.16.5.0/24 {options.partition(' ')[2]} | hostrouting" in said.out
-    )
+@pytest.mark.parametrize("pipe", ["-", "/dev/fd/N"])
+def test_a_configuration_that_is_piped(pipe: str) -> None:
+    """It cannot be read again, so what is proposed needs it in a file: the command loses nothing,
+    such as serviceCidrs or STRICT, and fails if it is typed as it stands.
+    """
+    piped = json.dumps({"routeOverlap": {"serviceCidrs": [CIDR], "mode": "STRICT"}}).encode()
+    with tempfile.TemporaryFile() as file:
+        file.write(piped)
+        file.seek(0)
+        path = pipe.replace("N", str(file.fileno()))
+        said = say("check", "--config", path, "10.9.0.0/16", kernel=h200(), stdin=piped)
+    line = "hostrouting repair 10.9.0.0/16 --config FILE | hostrouting apply --config -"
+    assert f"  {line}" in said.lines
 
 
 def test_a_device_that_is_allowed() -> None:

@@ -143,27 +143,6 @@ def test_what_is_written() -> None:
     assert config.to_mapping() == ROUTES
 
 
-def test_defaults_do_not_change() -> None:
-    """config.json leaves them out: with others, hosts would do something else."""
-    config = HostRoutingConfig.from_mapping({"azureVnetCleanup": {"managed": ["10.240.0.0/16"]}})
-    assert [*map(str, config)] == DEFAULTS.splitlines()
-    assert HostRoutingConfig().azure_vnet_cleanup is None
-    assert str(static("10.0.0.0/8")) == "10.0.0.0/8"
-
-
-DEFAULTS = """\
-StaticRoutesConfig(enabled=False, routes=())
-RouteOverlapConfig(expected_cidrs=(), mode='WARN', undecided='warn', expected_devs=(), \
-allowed_devs=(), service_cidrs=(), intended_rules=())
-ProbeRewriteConfig(enabled=False, interfaces=(), link_local=IPv6Address('fe80::1234:5678:9abc'), \
-global_address=IPv6Address('2603:1062:0:1:fe80:1234:5678:9abc'), ensure_route=True)
-AzureVnetCleanupConfig(managed=(IPv4Network('10.240.0.0/16'),), protect=(), uplinks=(), \
-dry_run=True)
-GuardConfig(enabled=False)
-None
-leave"""
-
-
 def test_units_that_wait_unless_named() -> None:
     """Machines wait if a step or a check of service networks is there to wait for."""
     guarded = HostRoutingConfig(

@@ -11,6 +11,7 @@ from hostrouting.finding import Finding
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import RELOAD, find_cancelled_gates, judge_gates
 from hostrouting.host.effects import effects_of
+from hostrouting.status import find_status
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -180,7 +181,7 @@ def test_a_drop_in_that_systemd_has_not_read(path: str, mode: str) -> None:
     host = configured(gated)
     manager_of(host).properties[KUBELET] = {"LoadState": "loaded"}
     path = path.replace("NAME", KUBELET)
-    host.files.texts[path] = RESET
+    host.files.texts[path] = RESET.replace("=", " = ")  # systemd ignores such blanks
     manager_of(host).properties[KUBELET]["NeedDaemonReload"] = "yes"
     lose_routes(host)
     if not UNREAD[path.replace(KUBELET, "NAME")]:
@@ -212,15 +213,18 @@ def test_an_unread_drop_in_that_cannot_be_read() -> None:
 
 def test_a_unit_that_is_not_there(host: FakeHost) -> None:
     """An edited config.json has a wrong name, which is said instead of the missing drop-in. An
-    apply does not fail because of it: the unit may be installed later.
+    apply only notes it: the unit may be installed later.
     """
     manager_of(host).properties["foo.service"] = {"LoadState": "not-found"}
     [fault] = find_faults(host, ["foo.service"])
     assert (fault.name, fault.severity) == ("unit", "warning")
     assert fault.sentence.startswith("foo.service is not known to systemd: ")
     wrong = WANTED._replace(gate=GateConfig((MACHINES, "foo.service")))
-    run(Configure(wrong, host=host))
+    [note] = Configure(wrong, host=host).plan().findings
+    assert (note.sentence, note.severity) == (fault.sentence, "note")
+    assert run(Configure(wrong, host=host))
     assert find_faults(host, ["foo.service"]) == ()
+    assert find_status(host).state == "in force"
 
 
 def test_a_drop_in_of_an_earlier_release(host: FakeHost) -> None:
@@ -292,26 +296,6 @@ def test_without_systemd(host: FakeHost) -> None:
     assert (warning.name, warning.severity) == ("gate-open", "warning")
     assert [*find_cancelled_gates(host, WANTED)] == []
     assert find_faults(host, ()) == ()
-
-
-# tests/hostrouting/node/test_drop_in.py has more, and compares with the shell of the gate.
-@pytest.mark.parametrize(
-    ("text", "mode", "owner", "opens"),
-    [
-        (" \t ticket", 0o644, 0, True),
-        ("\nticket", 0o600, 0, False),
-        (" \t\r\v\f\n", 0o600, 0, False),
-        ("ticket", 0o660, 0, False),
-        ("ticket", 0o600, 1000, False),
-        ("ticket", 0o200, 0, False),
-    ],
-)
-def test_an_opening(text: str, mode: int, owner: int, *, opens: bool, host: FakeHost) -> None:
-    """It is a warning, and so is one that the gate ignores."""
-    written(LAYOUT.opening_path, text, mode)(host)
-    host.files.owners[LAYOUT.opening_path] = owner
-    [warning] = faults(host)
-    assert (warning.name, warning.severity) == ("gate-open" if opens else "file", "warning")
 
 
 def test_nothing_is_gated(host: FakeHost) -> None:

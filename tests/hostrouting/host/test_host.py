@@ -96,5 +96,6 @@ def test_an_image(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="No such file or directory"), absent.locked(context()):
         pytest.fail("nothing is there")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ValueError, match="which is this machine: use"):
-        Host.offline("//")
+    for root in ("//", ""):
+        with pytest.raises(ValueError, match=f"root is {root!r}, and not an image"):
+            Host.offline(root)

@@ -134,12 +134,12 @@ def test_show() -> None:
     """Each unit has the requested properties; systemd 249's n/a is empty."""
     text = (
         "Id=m@a.service\nExecCondition=one\nExecCondition=two\nBefore=n/a\n\n"
-        "Id=m@b.service\nExecCondition=\n"
+        "Id=m@b.service\nExecCondition=a\u2028b\x85c\n"
     )
     run = Systemctl(show=[Ended(0, text, "a warning"), Ended(0)])
     assert SystemdManager(run=run).show(("Id", "ExecCondition", "Before"), "m@*.service") == (
         {"Id": "m@a.service", "ExecCondition": "one two", "Before": ""},
-        {"Id": "m@b.service", "ExecCondition": "", "Before": ""},
+        {"Id": "m@b.service", "ExecCondition": "a\u2028b\x85c", "Before": ""},
     )
     properties = "show --all --property Id,ExecCondition,Before -- m@*.service"
     assert run.commands == [STOP.replace("stop x.service", properties)]

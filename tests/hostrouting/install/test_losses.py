@@ -1,7 +1,6 @@
 """hostrouting.install.losses: the protection that a configuration would take away."""
 
 import json
-from collections.abc import Callable
 from ipaddress import IPv4Network
 
 import pytest
@@ -17,9 +16,6 @@ from hostrouting.errors import ConfigError
 from hostrouting.install.losses import find_losses
 from hostrouting.status import find_status
 from hostrouting.tasks.configure import Configure
-from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.tasks.task import InstallTask
 from tests.support.sections import expect
 from tests.support.tasks import (
     CIDR,
@@ -29,7 +25,6 @@ from tests.support.tasks import (
     config,
     configured,
     failure_of,
-    ours,
     run,
 )
 
@@ -108,25 +103,6 @@ def test_each_loss(name: str) -> None:
     """What protects less than the installed configuration is named."""
     old, new, losses = CASES[name]
     assert [str(fault) for fault in find_losses(old, gated_units(old), new)] == losses
-
-
-@pytest.mark.parametrize(
-    ("old", "make", "empty"),
-    [
-        (OLD, Configure, NOTHING),
-        (OLD, CheckRouteOverlap, NOTHING),
-        (OLD, CheckRouteOverlap, config(cidrs=(CIDR,), mode="WARN")),
-        (OLD, ConfigureStaticRoutes, NOTHING),
-    ],
-)
-def test_no_task_takes_protection_away_unasked(
-    old: HostRoutingConfig, make: Callable[..., InstallTask], empty: HostRoutingConfig
-) -> None:
-    """An empty configuration changes nothing unless that is said."""
-    host = configured(old)
-    before = dict(host.files.texts), ours(host)
-    failure_of(run, make(empty, host=host), of=ConfigError, match="would remove protection")
-    assert (dict(host.files.texts), ours(host)) == before
 
 
 def test_an_edited_config() -> None:

@@ -18,7 +18,8 @@ ENVIRONMENTS = {
     '"GCONV_PATH=/with blanks"': "GCONV_PATH",
     r'"OPTS=say \"hi\" LD_PRELOAD=x LOCPATH=y"': "",
     '"A=it\'s LD_PRELOAD=x" LD_AUDIT=y': "LD_AUDIT",
-    "LD_BIND_NOW=1 TMPDIR=/tmp MALLOC_ARENA_MAX=2": "",
+    "LD_BIND_NOW=1 TMPDIR=/tmp\u2028LD_AUDIT=x MALLOC_ARENA_MAX=2": "",
+    '"A=what systemd would not print LD_PRELOAD=x': "LD_PRELOAD",
     "": "",
 }
 """By what a unit has in its environment, as systemd shows it: what the gate takes away."""
@@ -28,7 +29,7 @@ ENVIRONMENTS = {
 def test_variables_that_a_unit_loses(environment: str) -> None:
     """The run that gates the unit warns of them."""
     names = ENVIRONMENTS[environment]
-    properties = {KUBELET: {"Environment": environment}}
+    properties = {KUBELET: {"Environment": environment, "LoadState": "loaded"}}
     host = FakeHost(kernel=h200(), manager=FakeManager(properties=properties))
     plan = Configure(GATED, host=host).plan()
     if not names:

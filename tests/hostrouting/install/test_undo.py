@@ -15,7 +15,7 @@ from hostrouting.install.installed import read_installed
 from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeHost, h200
+from hostrouting.testing import FakeHost, FakeKernel, h200
 from tests.hostrouting.install.test_install import (
     NOTHING,
     apply,
@@ -178,6 +178,14 @@ class TestFormer:
         run(task)
         failure_of(undo, task, match="what was installed before could not be read")
         assert read_installed(host) == OTHER
+
+
+def test_a_run_that_was_tried_again() -> None:
+    """What was there before the first attempt comes back."""
+    host = FakeHost(kernel=FakeKernel())  # without a default route
+    task = phases.retry(Configure(WANTED, host=host, wait=0), delay=0)
+    assert "3 attempts" in str(phases.run(task, undo_on_failure=True))
+    assert read_installed(host) == NOTHING
 
 
 def test_a_run_that_changed_nothing() -> None:

@@ -206,6 +206,12 @@ def test_the_real_program(node: SandboxedNode, shell: tuple[str, ...]) -> None:
 
 
 PROGRAM, PYTHON = HostLayout.program_path, HostLayout.python_path
+FORGERY = f"""\
+rm {PROGRAM}; mkdir -p {PROGRAM}/hostrouting
+echo 'import os; os._exit({PASSED})' >{PROGRAM}/hostrouting/__init__.py
+echo 'print(1)' >{PROGRAM}/__main__.py
+"""
+"""Puts a program there that lets each unit pass, and whose help works."""
 DAMAGES_OF_PROGRAM = [
     f"rm {PROGRAM}",
     f"rm {PROGRAM}; mkdir {PROGRAM}",
@@ -213,6 +219,7 @@ DAMAGES_OF_PROGRAM = [
     f"head -c 2M /dev/zero >{PROGRAM}",
     f"echo 'import os; os._exit(97)' >{PROGRAM}",
     *(f"truncate --size={size} {PROGRAM}" for size in ("0", "-1M", "-1")),
+    *(f"{FORGERY} {change} {PROGRAM}" for change in ("chown 1", "chmod 775", "chmod 757")),
 ]
 DAMAGES_OF_PYTHON = [
     f"ln -sf /usr/bin/python3.nothing {PYTHON}",

@@ -31,6 +31,7 @@ HOPS = {
 }
 HOPS[IPV4].append(NextHop("eth1"))
 HOPS[IPV6].append(NextHop("eth1"))
+ON_LO = {IPV4: as_ip("10.0.9.9"), IPV6: as_ip("fd00:9::9")}
 _METRICS = st.sampled_from([0, 5])
 
 
@@ -61,16 +62,20 @@ def configured(*routes: StaticRoute, expected: Iterable[str] = ()) -> HostRoutin
 
 
 def hosts() -> st.SearchStrategy[list[Route]]:
-    """Default routes, in IPv6 by one or two routers, and some others, in their order."""
+    """Default routes, in IPv6 by one or two routers, and some others, in their order. Some have a
+    source that Linux would not choose.
+    """
 
     def of(family: int) -> st.SearchStrategy[Route]:
         owners = st.sampled_from([OURS, OURS, FOREIGN])
-        return st.builds(
-            entry,
-            st.sampled_from(PREFIXES[family]),
-            st.sampled_from(HOPS[family]),
-            _METRICS,
-            owners,
+        return with_sources(
+            st.builds(
+                entry,
+                st.sampled_from(PREFIXES[family]),
+                st.sampled_from(HOPS[family]),
+                _METRICS,
+                owners,
+            )
         )
 
     one, two, three = (entry(Prefix(IPV6, 0, 0), hop, protocol=9) for hop in HOPS[IPV6][:3])
@@ -83,7 +88,21 @@ def hosts() -> st.SearchStrategy[list[Route]]:
     several = st.sampled_from([HOPS[IPV4][:2], HOPS[IPV4][1:3], HOPS[IPV4][:3]]).map(tuple)
     by_several = st.builds(lambda route, hops: route._replace(next_hops=hops), of(IPV4), several)
     others = st.lists(of(IPV4) | of(IPV6) | by_several, max_size=7)
-    return st.builds(lambda *first, routes: [*first, *routes], ipv4, ipv6, routes=others)
+    return st.builds(
+        lambda *first, routes: [*first, *routes],
+        with_sources(ipv4),
+        with_sources(ipv6),
+        routes=others,
+    )
+
+
+def with_sources(routes: st.SearchStrategy[Route]) -> st.SearchStrategy[Route]:
+    """These routes, of which some have the address of lo as their source."""
+    return st.builds(
+        lambda route, has: route._replace(prefsrc=ON_LO[route.prefix.family] if has else None),
+        routes,
+        st.sampled_from([False, False, True]),
+    )
 
 
 def fake() -> FakeKernel:
@@ -91,6 +110,8 @@ def fake() -> FakeKernel:
     kernel = FakeKernel()
     for dev in ("eth0", "eth1"):
         kernel.add_link(dev)
+    for address in ON_LO.values():
+        kernel.add_address("lo", f"{address}/{address.max_prefixlen}")
     kernel.add_address("eth0", "10.0.0.4/24")
     kernel.add_address("eth0", "fd00:99::4/64")
     return kernel

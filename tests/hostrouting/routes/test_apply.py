@@ -26,6 +26,7 @@ from tests.hostrouting.routes.own_routes import (
     EVERY,
     FOREIGN,
     HOPS,
+    ON_LO,
     PREFIXES,
     configured,
     entry,
@@ -44,8 +45,8 @@ PLACE, OTHER_PLACE, THIRD_PLACE = PREFIXES[IPV4]
 ROUTER_1, ROUTER_2, _, BY_ETH1 = HOPS[IPV4]
 SIX = PREFIXES[IPV6][0]
 SIX_1, SIX_2, SIX_3 = HOPS[IPV6][:3]
+WITH_SOURCE = entry(Prefix(IPV6, 0, 0), SIX_1)._replace(protocol=9, prefsrc=ON_LO[IPV6])
 NOT_KNOWN = "whether every change could be rolled back is not known: "
-ENDED = "the changes were being rolled back when this ended: what the table has now is not known"
 AS_BEFORE = "every change was rolled back: the route table is as it was before"
 laws = settings(max_examples=scaled(150), suppress_health_check=list(HealthCheck))
 
@@ -55,6 +56,7 @@ def linux() -> Iterator[NetlinkBackend]:
     """Linux, in a namespace."""
     with private_namespace() as namespace:
         furnish(namespace, ("eth0", "eth1"))
+        namespace.batch(f"address add {address} dev lo" for address in ON_LO.values())
         with namespace.inside(), NetlinkBackend() as backend:
             yield backend
 
@@ -98,7 +100,8 @@ def table(host: Snapshot) -> dict[RouteKey, list[tuple[object, ...]]]:
     for route in routes_to(EVERY, host):
         hops = [(hop.dev, hop.gateway, hop.weight) for hop in route.next_hops]
         shown = frozenset(hops) if route.prefix.family == IPV6 else tuple(hops)
-        routes.setdefault(route.key, []).append((route.protocol, route.scope, shown))
+        of_route = (route.protocol, route.scope, route.prefsrc, shown)
+        routes.setdefault(route.key, []).append(of_route)
     return routes
 
 
@@ -162,7 +165,8 @@ def test_all_routes_or_none(
         shared = {key for key, _ in ours} & {key for key, _ in theirs}
         settled = table(plan.apply_to(before))
         for key, routes in table(now).items():
-            assert key in shared or routes == settled.pop(key)
+            are_as_planned = settled.pop(key, None) == routes
+            assert are_as_planned or key in shared or may_be_misread(before)
         assert settled.keys() <= shared
     assert take_owned(linux)[1] == theirs
 
@@ -173,9 +177,11 @@ def in_any_order(host: Snapshot) -> dict[RouteKey, Counter[tuple[object, ...]]]:
 
 
 def may_be_misread(host: Snapshot) -> bool:
-    """Whether an IPv6 route has several next hops, which Linux may list otherwise."""
+    """Whether an IPv6 route has several next hops, which Linux may list otherwise; or a source,
+    which Linux lists for all next hops once another one has joined the route.
+    """
     routes = [route for route in host.routes if route.prefix in PREFIXES[IPV6]]
-    return any(len(route.next_hops) > 1 for route in routes)
+    return any(len(route.next_hops) > 1 or route.prefsrc is not None for route in routes)
 
 
 LATE = BackendError("the kernel did not answer in time", kind="timeout")
@@ -194,15 +200,14 @@ ctrl_c = Mock(side_effect=KeyboardInterrupt)
 
 
 def test_a_rollback_that_is_ended() -> None:
-    """What interrupts a rollback that has begun again says that nobody knows the routes now."""
+    """What interrupts a rollback that has begun again leaves in effect what was done."""
     kernel = FaultyBackend(fake())
     plan, before = planned(kernel, [by(PLACE, ROUTER_1), by(OTHER_PLACE, ROUTER_1)])
     kernel.meanwhile("change", ctrl_c, nth=2)
     kernel.meanwhile("snapshot", ctrl_c, nth=1)
     done: list[RouteRequest] = []
-    with pytest.raises(KeyboardInterrupt) as caught:
+    with pytest.raises(KeyboardInterrupt):
         apply_plan(plan, kernel, before=before, done=done)
-    assert vars(caught.value)["__notes__"] == [ENDED]
     assert [str(request.route.prefix) for request in done] == [str(PLACE), str(OTHER_PLACE)]
 
 
@@ -371,6 +376,7 @@ def test_typed_routes_that_a_request_could_confuse(
     st.sampled_from([0, 0, 1]),
 )
 @example([], [by(PLACE, ROUTER_1), by(OTHER_PLACE, ROUTER_1)], "cannot be read back", 1, 1)
+@example([WITH_SOURCE, entry(SIX, SIX_1)], [by(SIX, SIX_1)], "interrupted at a reading", 1, 0)
 @example([], [by(PLACE, ROUTER_1)], "cannot be read back", 2, 1)
 def test_a_fault_at_any_request(
     there: list[Route], wanted: list[StaticRoute], fault: str, nth: int, refusals: int
@@ -405,7 +411,12 @@ def test_a_fault_at_any_request(
         assert fault == "cannot be read back"
     else:
         assert says_what_is_true(raised, now, before), raised
-        if refusals == 0 and not may_be_misread(before):
+        of_ours = [route.key for route in before.routes if route.protocol == OURS]
+        # If Linux does not delete one of two of ours, the next deletion can take it for its own.
+        has_two_of_ours = len(of_ours) > len({*of_ours})
+        planned_routes = before._replace(routes=tuple(step.route for step in plan.steps))
+        is_misread = may_be_misread(before) or may_be_misread(planned_routes)
+        if refusals == 0 and not is_misread and not has_two_of_ours:
             assert in_any_order(now) == in_any_order(before)
     assert take_owned(without_faults)[1] == theirs
 

@@ -11,16 +11,16 @@ from hostrouting.config.settings import ProbeRewriteConfig, StaticRoute
 from hostrouting.errors import ApplyError, NotReady, RouteConflict
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, as_ip, ip_at
 from hostrouting.model.route import OURS, Route
 from hostrouting.routes.keep import keep_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.testing import FakeKernel, FaultyBackend
 from tests.hostrouting.routes.own_routes import configured, fake, hosts, put, wishes
-from tests.support.commands import up
+from tests.support.commands import ports, up
 from tests.support.examples import scaled
-from tests.support.ip_text import route_of
-from tests.support.namespace import private_namespace
+from tests.support.ip_text import route_of, text_rows
+from tests.support.namespace import Namespace, private_namespace
 from tests.support.near import LeavesOut
 from tests.support.sections import static
 
@@ -177,6 +177,58 @@ def test_packets_while_two_routers_are_replaced_in_turn() -> None:
 
 def is_reached(number: int) -> bool:
     """Whether this host of the other side refuses a connection, so packets arrive."""
-    with socket.socket() as client:
-        client.settimeout(5)
-        return client.connect_ex((f"172.16.64.{number}", 9)) == errno.ECONNREFUSED
+    return refuses(f"172.16.64.{number}", patience=5)
+
+
+def refuses(host: str, *, patience: float) -> bool:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as client:
+        client.settimeout(patience)
+        return client.connect_ex((host, 9)) == errno.ECONNREFUSED
+
+
+@pytest.mark.linux
+@pytest.mark.needs("root")
+@text_rows(
+    """
+10.9.9.9/32 | 169.254.7.2/30 | 169.254.7.1/30 | 172.16.1.10/17 | 172.16.64.0/24
+fd09::9/128 | fe80::2/64     | fe80::1/64     | fd16::10/60    | fd16:0:0:1::/64
+"""
+)
+def test_a_fabric_that_knows_only_the_address_of_lo(row: list[str]) -> None:
+    """Answers come back, because the static route has the source of the default route. A route of
+    ours without it is replaced. Then nothing changes, until the removal.
+    """
+    of_lo, uplink, router, rail, cluster = row
+    own, gateway = of_lo.partition("/")[0], router.partition("/")[0]
+    network = Prefix.parse(cluster)
+    peer = str(ip_at(network.family, network.first + 1))
+    with private_namespace() as here, private_namespace() as fabric:
+        here.batch([f"link add eth0 type veth peer name eth0 netns {fabric.path}", *ports("ib0")])
+        has(fabric, "eth0", router)
+        has(here, "eth0", uplink)
+        has(here, "ib0", rail)
+        has(here, "lo", of_lo)
+        here.batch([f"route add default via {gateway} dev eth0 src {own}"], family=network.family)
+        way_back = f"{own} via {uplink.partition('/')[0]} dev eth0"
+        fabric.batch([f"route add local {cluster} dev lo", f"route add {way_back}"])
+        # The router knows its neighbour; the rest of a fabric does not.
+        rules = [f"pref 4 to {own} lookup main", f"pref 5 from {cluster} unreachable"]
+        fabric.batch([f"rule add {rule}" for rule in rules], family=network.family)
+        with here.inside(), NetlinkBackend() as linux:
+            without_source = Route.to(network, dev="eth0", gateway=gateway, protocol=OURS)
+            linux.change([RouteRequest("add", without_source)])
+            assert not refuses(peer, patience=0.3)
+            config = configured(static(cluster))
+
+            plan = keep_routes(linux, config, done=[])
+
+            assert [step.action for step in plan.steps] == ["delete", "add"]
+            assert refuses(peer, patience=5)
+            assert keep_routes(linux, config, done=[]).changes == ()
+            keep_routes(linux, configured(), done=[])
+            assert OURS not in {route.protocol for route in linux.snapshot().routes}
+
+
+def has(host: Namespace, dev: str, address: str) -> None:
+    nodad = " nodad" if ":" in address else ""
+    host.batch(["link set lo up", *up(dev), f"address add {address} dev {dev}{nodad}"])

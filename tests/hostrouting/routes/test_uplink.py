@@ -19,6 +19,7 @@ from tests.support.namespace import Namespace, private_namespace
 from tests.support.topologies import host
 
 INTERFACES = [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("wg0", "10.2.0.4/24")]
+OTHERS = [("lo", "10.9.9.9/32"), ("eth0", "192.168.77.5/24"), ("eth0", "fd00::4/64")]
 LINKS = [
     Link(name="ib0", index=0, type=ARPHRD_INFINIBAND),
     Link(name="dummy0", index=0, kind="dummy"),
@@ -156,6 +157,43 @@ def test_a_route(row: list[str]) -> None:
         assert said.startswith(means.removesuffix("..."))
     else:
         assert said == means
+
+
+@text_rows(
+    """
+# Linux takes it anyway: a route to the gateway has it
+default via 10.0.0.1 dev eth0 src 10.0.0.4         | | via 10.0.0.1 dev eth0
+default via 192.168.77.1 dev eth0 src 192.168.77.5 | | via 192.168.77.1 dev eth0
+default via 9.9.9.9 dev eth0 src 10.0.0.4; 9.9.9.9/32 dev eth0 src 10.0.0.4 | | via 9.9.9.9 dev eth0
+
+# Linux would take another; in IPv6, the destination decides
+default via 10.0.0.1 dev eth0 src 192.168.77.5    | | via 10.0.0.1 dev eth0 src 192.168.77.5
+default via 192.168.77.1 dev eth0 src 10.0.0.4    | | via 192.168.77.1 dev eth0 src 10.0.0.4
+default via fe80::1 dev eth0 src 10.9.9.9         | | via inet6 fe80::1 dev eth0 src 10.9.9.9
+default via 9.9.9.9 dev eth0 onlink src 10.0.0.4  | | via 9.9.9.9 dev eth0 onlink src 10.0.0.4
+::/0 via fe80::1 dev eth0 src fd00::4 | to fd09::/16 | via fe80::1 dev eth0 src fd00::4 metric 1024
+default src 10.9.9.9 nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 \
+| | src 10.9.9.9 nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.1.0.1 dev eth1 weight 1
+
+# Whose next hop it is
+default via 10.0.0.1 dev eth0 src 10.9.9.9; default via 10.0.0.7 dev eth0 metric 9 \
+| via 10.0.0.1 | via 10.0.0.1 dev eth0 src 10.9.9.9
+default via 10.0.0.1 dev eth0 src 10.9.9.9; default via 10.0.0.7 dev eth0 metric 9 \
+| via 10.0.0.7 | via 10.0.0.7 dev eth0
+default via 10.0.0.1 dev eth0 src 10.9.9.9 | via 10.0.0.8 | via 10.0.0.8 dev eth0
+default via 10.0.0.1 dev eth0; default via 10.1.0.1 dev eth1 src 10.9.9.9 table 100 \
+| dev eth1 | via 10.1.0.1 dev eth1 src 10.9.9.9
+default via 10.0.0.1 dev eth0 src 10.9.9.9 | to 10.0.0.200/32 | dev eth0 scope link
+"""
+)
+def test_the_source_of_a_route(row: list[str]) -> None:
+    """That of the default route with its next hop, unless Linux gives it to packets anyway."""
+    routes, wish, means = row
+    there = host([*INTERFACES, *OTHERS], routes_of(routes), links=LINKS)
+    route = planned(there, wish)
+    assert isinstance(route, Route)
+    said = f"{route} ".replace("proto hostrouting ", "").strip()
+    assert said == f"{route.prefix} {means}"
 
 
 def test_a_network_without_its_route() -> None:

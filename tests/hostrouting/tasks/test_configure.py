@@ -99,8 +99,3 @@ def test_a_removal_on_something_else_than_a_host() -> None:
     wrong: Any = "gpu-1"
     with pytest.raises(TypeError, match="host is 'gpu-1'; "):
         Remove(host=wrong)
-
-
-@pytest.mark.parametrize("wait", [0, 60, 0.5])
-def test_seconds_to_wait(wait: float) -> None:
-    assert Configure(HostRoutingConfig(), host=FakeHost(), wait=wait).wait == wait

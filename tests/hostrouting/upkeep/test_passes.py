@@ -11,7 +11,7 @@ from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, PassPart, RouteOverlapConfig
 from hostrouting.errors import ApplyError, BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, plain_vm
 from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
@@ -26,7 +26,7 @@ from tests.support.node import (
     wanting,
     without_default,
 )
-from tests.support.tasks import lose_routes, our_destinations, our_routes
+from tests.support.tasks import our_destinations
 from tests.support.topologies import vpn_node
 
 MODES: tuple[Mode, ...] = ("STRICT", "WARN")
@@ -133,49 +133,6 @@ def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mod
     assert bool(outcome.waits) is bool(waits)
     assert our_destinations(host) == ([HALVES[1]] if happens == add_a_rival else [])
     assert host.faults.waiting == 0
-
-
-def test_another_default_route_becomes_the_best() -> None:
-    """Our routes stay until they are gone, as after a reboot."""
-    host = node()
-    make_pass(host, REPAIRED)
-    better = Route.to("0.0.0.0/0", dev="eth1", gateway="10.5.0.1", metric=1, protocol=16)
-    host.kernel.add_link("eth1")
-    host.kernel.add_address("eth1", "10.5.0.4/24")
-    host.kernel.ip_route("add", better)
-
-    done = Done()
-    outcome = make_pass(host, REPAIRED, done=done)
-    assert done.changes == []
-    assert outcome.refuses
-    [stays] = [finding for finding in outcome.findings if finding.name == "route-stays"]
-    assert "will lead via 10.5.0.1 dev eth1; what is there now stays" in stays.sentence
-    assert "apply --config" not in str(stays.remedy), "a command would move what is right now"
-    assert "action" not in {finding.name for finding in outcome.findings}
-
-    lose_routes(host)
-    outcome = make_pass(host, REPAIRED, done=done)
-    assert [change.route.devs for change in done.changes] == [("eth1",), ("eth1",)]
-    assert not outcome.refuses
-
-
-def test_another_router_answers() -> None:
-    """Our routes stay while the default route is renewed, and follow it to the new router."""
-    host = node()
-    make_pass(host, REPAIRED)
-    renewed = Route.to("0.0.0.0/0", dev="eth0", gateway="10.0.0.254", metric=100, protocol=16)
-    without_default(host.kernel)
-
-    done = Done()
-    make_pass(host, REPAIRED, done=done)
-    assert done.changes == []
-
-    host.kernel.ip_route("add", renewed)
-    outcome = make_pass(host, REPAIRED, done=done)
-    assert [change.verb for change in done.changes] == ["append", "append", "delete", "delete"]
-    assert {route.way for route in our_routes(host)} == {renewed.way}
-    assert not outcome.refuses
-    assert "route-stays" not in {finding.name for finding in outcome.findings}
 
 
 def test_what_linux_does_not_take_back() -> None:
@@ -326,13 +283,3 @@ def test_cidrs_that_are_no_longer_configured() -> None:
     assert marker_of(host) == "detected", "that part says nothing of it"
     make_pass(host, without)
     assert marker_of(host) == ""
-
-
-def test_a_route_of_ours_that_cannot_be_deleted() -> None:
-    """Nothing is configured, so nothing waits for it: the next pass tries it again."""
-    host = node()
-    host.kernel.ip_route("add", Route.to("10.99.0.0/16", dev="eth0", protocol=OURS))
-    host.faults.fail("change", errno.ENOBUFS)
-    outcome = make_pass(host, wanting(cidrs=()))
-    assert outcome.waits == ""
-    assert [finding.severity for finding in outcome.findings] == ["warning"]

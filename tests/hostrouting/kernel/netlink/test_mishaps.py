@@ -17,7 +17,7 @@ from hostrouting.kernel.base import Answer, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.host import AskedNames, list_rules
 from hostrouting.kernel.netlink.lists import list_routes
-from hostrouting.kernel.netlink.numbers import RTM_GETRULE
+from hostrouting.kernel.netlink.numbers import GROUPS_OF_CHANGES, RTM_GETRULE
 from hostrouting.kernel.netlink.requests import lookup_routes
 from hostrouting.kernel.netlink.socket import (
     HEADER,
@@ -78,16 +78,20 @@ def test_a_host_that_changes_while_it_is_read(
 
 
 @pytest.mark.usefixtures("backend")
-def test_answers_of_another_process() -> None:
-    """They are not taken for those of the kernel."""
+def test_messages_of_another_process() -> None:
+    """Those to the socket's port are refused, and those to a group are no answers or reports."""
     refusal = HEADER.pack(20, 2, 0, 0, 0) + struct.pack("=i", -errno.ENETUNREACH)
     with (
-        closing(Netlink()) as netlink,
+        closing(Netlink(groups=1)) as netlink,
         closing(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)) as other,
     ):
-        for _ in range(2):
+        with pytest.raises(ConnectionRefusedError):
             other.sendto(refusal, netlink._socket.getsockname())
+        for _ in range(2):
+            other.sendto(refusal, (0, 1))
         [answer] = lookup_routes(netlink, [as_ip("127.0.0.1")])
+        other.sendto(refusal, (0, 1))
+        assert not netlink.has_reports()
     assert answer.kind == "local"
 
 
@@ -301,3 +305,22 @@ def test_more_reports_than_fit(namespace: Namespace, backend: NetlinkBackend) ->
         assert watch.wait(60)
     with raises(BackendError, "unusable", match="this watch was closed"):
         watch.wait(0)
+
+
+def test_a_flood_of_another_process(namespace: Namespace) -> None:
+    """A wait ends though more comes than is read, and a change is seen among it."""
+    with (
+        namespace.inside(),
+        closing(NetlinkWatch()) as watch,
+        closing(watch._socket._socket) as ours,
+        closing(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)) as other,
+    ):
+
+        def read(*arguments: int) -> Any:
+            other.sendto(bytes(30000), (0, GROUPS_OF_CHANGES))
+            return ours.recvfrom(*arguments)
+
+        watch._socket._socket = mock.Mock(wraps=ours, recvfrom=read)
+        assert not watch.wait(0.0)
+        namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])
+        assert watch.wait(0.0)
