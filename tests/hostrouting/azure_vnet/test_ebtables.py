@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from hostrouting.azure_vnet.ebtables import BridgeRule, EbtablesProgram
+from hostrouting.azure_vnet.ebtables import BridgeRule, EbtablesProgram, read_listing
 from hostrouting.errors import HostError
 from hostrouting.kernel.programs import Ended
 from hostrouting.testing import FakeEbtables
@@ -157,3 +157,12 @@ def test_what_is_run() -> None:
     restored = f"*nat\n-D {R2}\n-D {R1}\n"
     assert said.asked == [(("ebtables-legacy-restore", "--noflush"), restored)]
     EbtablesProgram(run=Programs()).delete([])  # runs nothing
+
+
+def test_a_listing_of_legacy_ebtables() -> None:
+    """Empty chains, chains of the administrator and rules that end with a space are read."""
+    listing = listed(R1, "PREROUTING -j CONTINUE")
+    listing += "\nBridge chain: OUTPUT, entries: 0, policy: ACCEPT\n"
+    listing += "\nBridge chain: mine, entries: 1, policy: RETURN\n-p IPv4 -j DROP \n"
+    rules = [R1, "PREROUTING -j CONTINUE", "mine -p IPv4 -j DROP"]
+    assert [rule.text for rule in read_listing(listing, "ebtables-legacy")] == rules

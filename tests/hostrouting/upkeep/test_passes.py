@@ -11,7 +11,7 @@ from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, PassPart, RouteOverlapConfig
 from hostrouting.errors import ApplyError, BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, plain_vm
 from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
@@ -283,3 +283,13 @@ def test_cidrs_that_are_no_longer_configured() -> None:
     assert marker_of(host) == "detected", "that part says nothing of it"
     make_pass(host, without)
     assert marker_of(host) == ""
+
+
+def test_a_route_of_ours_that_cannot_be_deleted() -> None:
+    """Nothing is configured, so nothing waits for it: the next pass tries it again."""
+    host = node()
+    host.kernel.ip_route("add", Route.to("10.99.0.0/16", dev="eth0", protocol=OURS))
+    host.faults.fail("change", errno.ENOBUFS)
+    outcome = make_pass(host, wanting(cidrs=()))
+    assert outcome.waits == ""
+    assert [finding.severity for finding in outcome.findings] == ["warning"]
