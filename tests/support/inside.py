@@ -34,6 +34,7 @@ _LATER = (
     "concurrent.futures",
     "difflib",
     "encodings.ascii",
+    "encodings.cp437",
     "encodings.idna",
     "encodings.latin_1",
     "fcntl",
