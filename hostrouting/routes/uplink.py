@@ -225,19 +225,21 @@ class Uplink:
         default-writes-the-second-address.
         """
         for default in with_next_hops(self.defaults, lambda other: other[:2] == hop[:2]):
-            usual = {route.prefsrc for route in self._routes_to_gateway(hop)}
-            return None if default.prefsrc in usual else default.prefsrc
+            if default.prefsrc in {route.prefsrc for route in self._routes_to_gateway(hop)}:
+                return None
+            return default.prefsrc
         return None
 
     def _routes_to_gateway(self, hop: NextHop) -> Iterator[Route]:
         """Yield the routes by which Linux reaches the gateway of this next hop: those of table main
-        that lead to it through the next hop's device, and have no gateway themselves. Without one,
-        Linux refuses a route by this next hop. Our own do not count: they may be deleted.
+        that lead to it through the next hop's device, and have no gateway themselves. Without such
+        a route, Linux refuses one by this next hop. Our own do not count: they may be deleted.
         """
         for route in self._not_ours:
             if (
                 route.table == TABLE_MAIN
-                and hop.gateway in route.prefix  # type: ignore[operator]  # all callers have one
+                and hop.gateway
+                and hop.gateway in route.prefix
                 and hop.dev in route.devs
                 and not route.has_gateway
                 and is_for_all_packets(route)

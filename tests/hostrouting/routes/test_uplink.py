@@ -174,6 +174,8 @@ default via 9.9.9.9 dev eth0 onlink src 10.0.0.4  | | via 9.9.9.9 dev eth0 onlin
 ::/0 via fe80::1 dev eth0 src fd00::4 | to fd09::/16 | via fe80::1 dev eth0 src fd00::4 metric 1024
 default src 10.9.9.9 nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 \
 | | src 10.9.9.9 nexthop via 10.0.0.1 dev eth0 weight 1 nexthop via 10.1.0.1 dev eth1 weight 1
+default src 10.9.9.9 nexthop dev eth0 nexthop via 10.1.0.1 dev eth1 \
+| | src 10.9.9.9 nexthop dev eth0 weight 1 nexthop via 10.1.0.1 dev eth1 weight 1
 
 # Whose next hop it is
 default via 10.0.0.1 dev eth0 src 10.9.9.9; default via 10.0.0.7 dev eth0 metric 9 \
