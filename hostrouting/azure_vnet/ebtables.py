@@ -113,8 +113,8 @@ class EbtablesProgram:
         if "*nat" in tables:
             listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
             return read_listing(listing.out, program)
-        # Without a table, there are no rules. But a warning can explain that no table is listed:
-        # ebtables-save could not read which modules are loaded, or cannot show rules of nft.
+        # No table is listed. Usually there is none, and so there are no rules. But perhaps
+        # ebtables-save warns that it cannot read which modules are loaded, or show rules of nft.
         if saved.err or "Table `nat' is incompatible" in saved.out:
             raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()

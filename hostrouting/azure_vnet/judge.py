@@ -292,8 +292,9 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
         if mac == VIRTUAL_MAC:  # all pods share it: take what the pod's other entries have
             macs = node.macs_of_ip.get(ip, [])
         fate, reason = _fate_of_address(node, ip, macs)
-        # A rule for IP packets names the uplink by which they come in. If this device is in no
-        # bridge, Linux never applies the rule, so it can stay. A rule for ARP names none (None).
+        # A rule for IP packets names an uplink. Linux applies it only to packets that come in by
+        # this device, as a port of a bridge; if it is none, the rule can stay. A rule for ARP has
+        # None.
         if uplink is not None and uplink not in node.uplinks:
             fate, reason = "keep", "it matches no bridged uplink"
         yield CleanupEntry("rule", rule.text, ip, fate, reason, rule)

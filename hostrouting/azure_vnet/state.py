@@ -27,8 +27,8 @@ class Endpoint(NamedTuple):
 
 
 def read_state(text: str | None) -> tuple[Endpoint, ...] | None:
-    """The pods in the text of azure-vnet's state file, in order. None if the text is truncated or
-    has an unknown shape. Without a file, `text` is None: then there are no pods.
+    """The pods in the text of azure-vnet's state file, in order. There are none if there is no file
+    (`text` is None). Return None if the text is truncated or has an unknown shape.
     """
     if text is None:
         return ()

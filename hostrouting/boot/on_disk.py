@@ -30,9 +30,8 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
     4. the file by which an administrator opens the gate, because it would also open a gate that is
-       installed later; and the guard's note that another program undoes its repairs. Both are
-       listed only if there are other files of ours, because an administrator may open the gate
-       before it is installed,
+       installed later; and the guard's note that another program undoes its repairs. Without other
+       files of ours, neither is listed: an administrator may open the gate before it is installed,
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)
@@ -54,9 +53,9 @@ def proof_of_installation(files: Files) -> list[str]:
 
 
 def _written_later(files: Files) -> list[str]:
-    """The paths that a run writes only after config.json, so a file of ours at one of them proves
-    that config.json was there: the drop-in of each unit that has any drop-in here, our units and
-    their links, and the settings of networkd.
+    """The paths that a run writes only after config.json: the drop-in of each unit that has any
+    drop-in here, our units and their links, and the settings of networkd. A file of ours at such a
+    path proves that there was a config.json.
     """
     paths = [HostLayout.drop_in_path(unit) for unit in units_with_drop_ins(files)]
     for link_path, unit_path in _UNIT_OF_LINK.items():

@@ -74,13 +74,13 @@ def _has_our_sources(program: bytes) -> bool:
     compiled files and attrs are in it, no other byte may differ from what `pack` makes.
     """
     wanted = _our_sources()
-    # Of a damaged archive, zipfile raises many errors.
+    # For a damaged archive, zipfile raises errors of many types, as BadZipFile or struct.error.
+    # Then `wanted` lacks a file, and so its program is another one.
     with suppress(Exception), zipfile.ZipFile(io.BytesIO(program)) as archive:
         for name in archive.namelist():
             if name.startswith("attr") or name.endswith(".pyc"):
                 wanted[name] = archive.read(name)
-        return program == pack(wanted)
-    return False
+    return program == pack(wanted)
 
 
 def pack(files: Mapping[str, bytes]) -> bytes:
