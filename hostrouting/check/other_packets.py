@@ -40,7 +40,9 @@ FINE = Opinion(Grade.FINE)
 
 
 class OtherPackets(NamedTuple):
-    """Packets with one other end, and what is known about them."""
+    """Packets that a rule leads elsewhere than plain packets, for example because of their mark,
+    and what is known about them.
+    """
 
     end: OtherEnd
     plain: Decision
@@ -50,7 +52,7 @@ class OtherPackets(NamedTuple):
     packets that do not meet them (`OtherEnd.met`).
     """
     opinion_on_route: Opinion
-    """The opinion that the judge has on their route."""
+    """The opinion that the judge has on the route that they take."""
 
 
 def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) -> Opinion:
@@ -257,8 +259,8 @@ def of_a_vpn(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
 
 def by_a_device_in_doubt(_: Judge, packets: OtherPackets) -> Opinion | None:
-    """Packets are in doubt if the judge doubts the device of their route, because nobody knows
-    whether this device is the intended uplink (`DEFAULT_ROUTES`).
+    """Doubt these packets if the route on which they end leads through a device that may not be the
+    intended uplink (`DEFAULT_ROUTES`).
 
     tests/hosts: second-card-for-root, mihomo-tun.
     """

@@ -141,9 +141,10 @@ def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
 
 
 def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
-    """The name of the CNI that has added the route by which packets escape; empty if there is none.
-    Such a route has a gateway, and the protocol of a CNI on this host. It may be right, because the
-    CNI knows how its pods are reached, and the default gateway may not know it.
+    """The name of the CNI that has added the route by which packets leave the wrong way (OVERLAP);
+    empty if there is none, or if they are refused. Such a route has a gateway, and the protocol of
+    a CNI on this host. It may be right, because the CNI knows how its pods are reached, and the
+    default gateway may not know it.
 
     tests/hosts: calico-routes-by-a-second-card.
     """

@@ -233,7 +233,8 @@ def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]
         if finding.name == "default-routes" and is_right:
             yield finding._replace(severity="note")
         elif finding.severity != "note":
-            # A doubt may end by itself, too: with it, the host is "undecided", not "differs".
+            # A doubt may end by itself, as what can be retried may. A host with nothing worse than
+            # what may end is "undecided", not "differs".
             may_end = finding.can_retry or finding in check.doubts
             yield finding._replace(can_retry=may_end)
 
