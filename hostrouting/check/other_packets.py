@@ -268,8 +268,9 @@ def by_a_device_in_doubt(_: Judge, packets: OtherPackets) -> Opinion | None:
 
 
 def unknown(_: Judge, packets: OtherPackets) -> Opinion:
-    """Doubt packets, because nothing shows whether they may go where they go. The finding names the
-    rule that sets them apart, even one that the engine does not evaluate (`goto`): an operator can
+    """The last of the rules, for packets on which no other has an opinion: doubt them, because
+    nothing shows whether they may go where they go. The finding names the host's routing rule that
+    leads them there, even one that the engine does not evaluate (`goto`), so that an operator can
     write it into `intendedRules`.
 
     tests/hosts: vpn-for-one-user, goto-for-marked-packets.

@@ -231,8 +231,8 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
     they escape. Return the ranges; the `Why` of each range that the rule repairs then has the rule.
 
     If the rule is not worth proposing, the ranges are returned unchanged. It must not make a range
-    worse, or lead packets away from a device where they are fine, such as a CNI's. While default
-    routes are in doubt, which only the operator can settle, everything must be fine with it.
+    worse, or lead packets away from a device where they are fine, such as a CNI's. While it is in
+    doubt which default route is meant, the rule must also leave nothing in doubt.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)
@@ -255,8 +255,8 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
         # `why.rule` is there if the rule for another destination repairs the range already.
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
-            # `why` may say to delete a route that hides one of a CNI (`below-a-cni`). With the new
-            # rule, that is not needed: what remains is the rule by which the packets escape now.
+            # `why` may have another remedy, to delete the route by which the packets escape. With
+            # the new rule, that is not needed, so it is replaced.
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))

@@ -102,7 +102,8 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
     A route through devices is to be deleted only if no static route can repair the range
     (`_is_stuck`). Even then it stays if it is a default route, one of ours, or in another table
-    than main, which may be a VPN's.
+    than main, which may be a VPN's. The escape of packets to pods of this node (PODS_HIDDEN) has a
+    remedy of its own.
     """
     if not escape.devs:  # no packet leaves: the route refuses them or keeps them
         return True
