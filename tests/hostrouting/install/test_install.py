@@ -335,7 +335,6 @@ ORIGINAL = {
     LAYOUT.ok_path: "ok\n",
 }
 
-
 ORIGINAL_LINKS = [
     f"/{folder}/systemd/system/{unit}.{how}/{ours}"
     for folder, unit, how, ours in product(

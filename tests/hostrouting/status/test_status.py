@@ -31,9 +31,7 @@ from tests.support.statuses import (
     fill,
     hold_place,
     load_override,
-    lose_default,
     lost,
-    mask_guard,
     move_default,
     right,
     right_but,
@@ -162,11 +160,6 @@ def forget_unit(host: FakeHost) -> None:
 BY_ETH9 = {"destination": "10.9.0.0/16", "dev": "eth9"}
 FOR_ETH9 = config() | {"staticRoutes": {"enabled": True, "routes": [BY_ETH9]}}
 COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
-    "systemd has not read a unit": (right_but(forget_unit), APPLY),
-    "a unit that fails is no work for apply": (
-        right_but(lose_routes, *UNITS["fails"]),
-        APPLY,
-    ),
     "an ignored opening does not hinder a repair": (
         after(escaping_node, written(LAYOUT.opening_path, "ticket", 0o666)),
         REPAIR_LINE,
@@ -174,10 +167,6 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
     "where nothing escapes, a conflict is to be decided": (
         right_but(hold_place, start_k3s, routeOverlap={"expectedCidrs": ["10.0.0.0/24"]}),
         "",
-    ),
-    "in mode WARN, apply need not gate k3s": (
-        right_but(lose_routes, start_k3s, routeOverlap={"expectedCidrs": ["172.16.0.0/16"]}),
-        APPLY,
     ),
     "while a route waits for a device, a repair would wait, too": (
         after(escaping_node, written(LAYOUT.config_path, json.dumps(FOR_ETH9), 0o644)),
@@ -201,10 +190,6 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         right_but(start_second_card, forget_unit),
         APPLY,
     ),
-    "apply would move routes to a card whose default route has become better": (
-        right_but(start_router, routeOverlap={"expectedCidrs": ["192.168.0.0/16"]}),
-        "",
-    ),
     "apply would move routes that work to another card, and nothing is expected": (
         right_but(move_default, routeOverlap={}),
         "",
@@ -215,7 +200,6 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         ),
         "",
     ),
-    "to unmask the guard brings no default route": (right_but(lose_default, mask_guard), ""),
     "systemd does not answer, and another card is better": (
         without_routes(start_router, silence_systemd),
         "",
