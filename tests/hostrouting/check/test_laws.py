@@ -23,10 +23,10 @@ from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.kernel.base import RouteBackend
-from hostrouting.model.prefix import IPV4, Prefix, as_ip, ip_at, width_of
+from hostrouting.model.prefix import IPV4, Prefix, ip_at, width_of
 from hostrouting.model.route import OURS, REFUSING, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Address, Snapshot
+from hostrouting.model.snapshot import Snapshot
 from tests.support.examples import scaled
 from tests.support.near import by_all_and_by_few
 from tests.support.nodes import BITS, block_of, nodes, with_rules
@@ -158,46 +158,6 @@ def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> 
     for address in addresses_of(block):
         kind, route = scanned(snapshot, family, address, user=user)
         assert grade_of(judge, kind, route) is Grade.FINE
-
-
-@often_assumed
-@given(nodes(), st.integers(1, 32_765))
-def test_a_host_whose_connections_escape_is_never_ok(
-    node: tuple[int, Snapshot], place: int
-) -> None:
-    """IPv4 looks up again with the source of the first route, and a rule for it may decide."""
-    family, snapshot = node
-    assume(family == IPV4)
-    host = with_a_way_out_of_its_own(snapshot, "10.0.0.4", place)
-    block = block_of(family)
-    [report] = checked(host, [block]).families
-    assume(report.expected_devs)
-    judge = judge_of(host, family)
-    escaping = [each for each in addresses_of(block) if connection_escapes(judge, host, each)]
-    assume(escaping)
-    assert report.verdict != "ok"
-
-
-def with_a_way_out_of_its_own(snapshot: Snapshot, source: str, priority: int) -> Snapshot:
-    """The host with this source on eth0, and a rule that leads it to ib1."""
-    own = as_ip(source)
-    routes = [Route.to("0.0.0.0/0", dev="ib1", table=100)]
-    for route in snapshot.routes:
-        is_by_eth0 = route.type == "unicast" and route.devs == ("eth0",)
-        routes.append(route._replace(prefsrc=own) if is_by_eth0 else route)
-    host = snapshot._replace(
-        addresses=(*snapshot.addresses, Address(own, 24, "eth0")), routes=tuple(routes)
-    )
-    return with_rules(host, [Rule(IPV4, priority, table=100, src=Prefix.of(own))])
-
-
-def connection_escapes(judge: Judge, snapshot: Snapshot, address: int) -> bool:
-    """Whether the second lookup, with the source of the first, leads an IPv4 connection away."""
-    kind, first = scanned(snapshot, IPV4, address)
-    if kind != "unicast" or first is None or first.prefsrc is None:
-        return False
-    kind, second = scanned(snapshot, IPV4, address, source=int(first.prefsrc))
-    return grade_of(judge, kind, second) is Grade.ESCAPE
 
 
 @often_assumed
