@@ -18,6 +18,7 @@ is wrong with several of its values together, once each is right.
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial, wraps
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -327,7 +328,7 @@ def parse(text: str | bytes) -> Any:
 class _Repeating(dict[str, Any]):
     """A JSON object in which keys are given more than once."""
 
-    repeated: list[str]
+    repeated: set[str]
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -338,8 +339,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) == len(pairs):
         return members
     repeating = _Repeating(members)
-    keys = [key for key, _ in pairs]
-    repeating.repeated = [key for key in members if keys.count(key) > 1]
+    repeating.repeated = set(Counter(key for key, _ in pairs) - Counter(members.keys()))
     return repeating
 
 
