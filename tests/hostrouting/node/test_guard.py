@@ -332,7 +332,9 @@ def test_a_fight_about_an_odd_device() -> None:
     assert (finding.facts, finding.sentence) == ({"repairs": 11}, sentence)
 
 
-@pytest.mark.parametrize("text", ["", "\n", "12", "12\n", "many\nwords\n"])
+@pytest.mark.parametrize(
+    "text", ["", "\n", "12", "12\n", "many\nwords\n", "9" * 5_000 + "\nwords\n"]
+)
 def test_a_file_that_no_guard_has_left(text: str) -> None:
     assert read_fight(FakeFiles({HostLayout.fight_path: text})) is None
 
