@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial, wraps
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from types import UnionType
+from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -131,8 +131,11 @@ def reader_of(kind: Any) -> Reader:
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
         reader = reader_of(parts[0])
         # With `_fields`, X is a NamedTuple, which is read from an object. Any other value may also
-        # be an empty text, which stands for None.
-        return reader if hasattr(parts[0], "_fields") else partial(_read_unless_empty, reader)
+        # be an empty text, which stands for None. Without None, these are the types of one value
+        # for both families, which have one reader.
+        if NoneType not in parts or hasattr(parts[0], "_fields"):
+            return reader
+        return partial(_read_unless_empty, reader)
     if origin is Literal:
         words = {word.lower(): word for word in parts}
         return text_as(lambda text: words[text.lower()], f"is not one of {', '.join(parts)}")

@@ -118,6 +118,8 @@ the metric of routes[0]; remove one of the two, or
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "fd00::/8", "gateway": "fe80::1"}]}} \
 | staticRoutes.routes[0].gateway: "fe80::1" is link-local, and every link can have this address; \
 add dev
+{"routeOverlap": {"expectedCidrs": [""]}} \
+| routeOverlap.expectedCidrs[0]: "" is not a network; write an address, a slash and a length
 {"routeOverlap": {"mode": "STRICT"}} \
 | routeOverlap.mode: STRICT, but no CIDRs are given, so nothing is checked; add expectedCidrs or s
 {"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"], "undecided": "refuse"}} \
