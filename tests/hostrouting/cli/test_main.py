@@ -153,6 +153,11 @@ def test_a_root_that_is_not_an_images(root: str, shown: str) -> None:
     assert said == (2, "", f"hostrouting: --root{shown} {rule}\n")
 
 
+def test_a_unit_without_a_name() -> None:
+    """It is refused, as of a variable that is not set."""
+    assert say("status", "") == (2, "", "hostrouting: UNIT is empty; name a unit\n")
+
+
 def test_render_takes_no_protection_away(tmp_path: Path) -> None:
     """An agent that failed to read its own leaves an image gated, unless that is allowed."""
     drop_in = tmp_path / HostLayout.drop_in_path("kubelet.service").lstrip("/")

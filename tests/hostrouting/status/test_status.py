@@ -123,6 +123,23 @@ def test_the_instances_of_a_template() -> None:
     assert firsts[:3] == [["STUCK:", kubes[1]], ["STUCK:", kubes[2]], ["RUNS:", kubes[0]]]
 
 
+@pytest.mark.parametrize(
+    ("unit", "first", "code"),
+    [
+        ("nosuch@", "UNKNOWN: nosuch@.service is not known to systemd", 2),
+        ("no-such*", "UNKNOWN: no-such* is not known to systemd", 2),
+        ("modprobe@", "NOT GATED: modprobe@.service is not gated", 0),
+    ],
+)
+def test_what_no_loaded_unit_says(unit: str, first: str, code: int) -> None:
+    """A template is as an instance that nobody starts; a pattern that matches nothing, unknown."""
+    host = right()
+    manager_of(host).properties["nosuch@hostrouting-probe.service"] = {"LoadState": "not-found"}
+    said = say("status", unit, host=host)
+    assert said.lines[0].startswith(first)
+    assert said.code == code
+
+
 def test_a_python_that_is_gone() -> None:
     """Where there is another one, an apply finds it, and nothing has to be installed."""
     host = right()
