@@ -45,7 +45,6 @@ def test_the_help() -> None:
 
 @pytest.mark.linux
 def test_what_the_help_loads() -> None:
-    """Help and bad usage are answered before the configuration or a kernel is loaded."""
     for words in ("--help", "check --js"):
         loaded = modules_loaded_by([*PROGRAM, *words.split()])
         assert "hostrouting.cli.parser" in loaded
@@ -115,9 +114,7 @@ def test_a_device_that_is_typed() -> None:
 
 @pytest.mark.parametrize("pipe", ["-", "/dev/fd/N"])
 def test_a_configuration_that_is_piped(pipe: str) -> None:
-    """It cannot be read again, so what is proposed needs it in a file: the command loses nothing,
-    such as serviceCidrs or STRICT, and fails if it is typed as it stands.
-    """
+    """It cannot be read again, so the command that is proposed needs it in a file."""
     piped = json.dumps({"routeOverlap": {"serviceCidrs": [CIDR], "mode": "STRICT"}}).encode()
     with tempfile.TemporaryFile() as file:
         file.write(piped)
@@ -318,9 +315,7 @@ NEEDS_A_DEFAULT_ROUTE = (
 def test_an_answer_that_cannot_be_written(
     words: list[str], where: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its exit code is not that of a verdict, and one line says why. A remark that nobody can read
-    changes no exit code, and neither does what is logged.
-    """
+    """Its exit code is no verdict's; what cannot be remarked or logged changes no exit code."""
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     program = shlex.join([*PROGRAM, *words] if words else [sys.executable, "-c", WAITS])
     given = h200().snapshot().to_json() if words else NEEDS_A_DEFAULT_ROUTE

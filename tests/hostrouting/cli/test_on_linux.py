@@ -118,7 +118,6 @@ def private_machine() -> Iterator[Machine]:
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
-    """An H200 node."""
     with private_machine() as machine:
         machine.batch(H200)
         yield machine

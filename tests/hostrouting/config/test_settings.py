@@ -28,7 +28,6 @@ ROUTES = {"staticRoutes": {"enabled": True, "routes": [{"destination": "10.0.0.0
 
 
 def faults(text: str) -> list[str]:
-    """Every fault of a document."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text)
     return [str(fault) for fault in caught.value.faults]
@@ -362,12 +361,6 @@ def test_our_own_units() -> None:
     for unit in units:
         with pytest.raises(ConfigError, match="is needed for the network, or by the gate itself"):
             GateConfig([unit])  # type: ignore[arg-type]  # as in JSON
-
-
-@pytest.mark.parametrize("text", ["WARN", "Strict"])
-def test_mode(text: str) -> None:
-    """A mode can be in upper or lower case."""
-    assert expect("10.0.0.0/8", mode=text).mode == text.upper()
 
 
 def test_what_strict_refuses() -> None:

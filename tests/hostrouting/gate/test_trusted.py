@@ -63,10 +63,7 @@ ELSEWHERE = "ln -sf /opt/py/python3 usr/bin/python3; ln -s /usr/bin/python3.11 o
     ],
 )
 def test_what_is_not_trusted(tmp_path: Path, change: str, untrusted: list[str]) -> None:
-    """The command that is printed mends it: it takes the right away, also from those who have the
-    file open, or has another copy of hostrouting write the program anew. There is none for what
-    another user owns.
-    """
+    """What is printed mends it, though others have the file open; nothing does if they own it."""
     for script in (NODE, change):
         subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
     files = LocalFiles(tmp_path)

@@ -11,13 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from hostrouting.boot.program import version
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.unit_states import State, UnitState
-from hostrouting.model.route import OURS
 from hostrouting.status import HostStatus, find_status, metric_lines, status_lines
 from hostrouting.status.status import APPLY
 from hostrouting.testing import FakeHost
 from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.cli import say
-from tests.support.incidents import GUARDED, KUBELET, apply, config, escaping_node, garble, refuse
+from tests.support.incidents import KUBELET, config, escaping_node, garble, refuse
 from tests.support.statuses import (
     INCIDENTS,
     OVERLAP,
@@ -44,7 +43,7 @@ from tests.support.statuses import (
     write_override,
     written,
 )
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of
+from tests.support.tasks import CIDR, LAYOUT, lose_routes, manager_of
 
 TROUBLE = right_but(end_guard, lose_routes, hold_place, fill("/run"), start_k3s, break_python)
 """A node on which every part of the answer has something to say."""
@@ -245,30 +244,6 @@ def test_what_a_killed_guard_has_left() -> None:
     """A fight ends with the guard, also if it could not take its file away."""
     host = right_but(end_guard, written(LAYOUT.fight_path, "412\nanother program\n"))()
     assert "fight" not in {finding.name for finding in find_status(host).findings}
-
-
-@pytest.mark.parametrize("keep", [True, False])
-@pytest.mark.parametrize("overlap", [{"expectedCidrs": [CIDR], "mode": "STRICT"}, {}])
-def test_a_default_route_that_is_another_cards_by_now(
-    overlap: dict[str, object], *, keep: bool
-) -> None:
-    """What the page says of both ways, done as it says, makes the host right."""
-    host = right_but(move_default, routeOverlap=overlap)()
-    finding = find_status(host).wrong[0]
-    assert finding.name == "route-stays"
-    assert str(finding.remedy).startswith(
-        "to keep it via 10.0.0.1 dev eth0, write dev and gateway into the route, and the dev into "
-        "routeOverlap.expectedDevs; or, if the other way is right, apply the configuration"
-    )
-    settings = config(*REPAIR, guard=GUARDED, routeOverlap=overlap)
-    if keep:
-        for route in settings["staticRoutes"]["routes"]:
-            route |= {"dev": "eth0", "gateway": "10.0.0.1"}
-        settings["routeOverlap"] = overlap | {"expectedDevs": ["eth0"]}
-    apply(host, json.dumps(settings))
-    assert find_status(host).state == "in force"
-    ours = {route.devs for route in host.kernel.snapshot().routes if route.protocol == OURS}
-    assert ours == {("eth0",) if keep else ("eth1",)}
 
 
 def page_of(name: str, status: HostStatus) -> list[str]:

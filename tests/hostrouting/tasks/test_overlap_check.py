@@ -21,7 +21,6 @@ from tests.support.tasks import CIDR, LAYOUT, config, context, failure_of, paths
 
 
 def checked(host: FakeHost, *cidrs: str, mode: str = "WARN") -> Any:
-    """The result of a check of these CIDRs."""
     return run(CheckRouteOverlap(config(cidrs=cidrs, mode=mode), host=host))
 
 
@@ -66,7 +65,6 @@ class TestModes:
         assert ("ACTION: " in lines_of_tasks(caplog)) is (mode == "WARN")
 
     def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The log has the same lines."""
         result = checked(FakeHost(kernel=h200()), CIDR)
         assert result.log_fields()["verdict"] == "overlap"
         counted = result.log_fields()["findings"]

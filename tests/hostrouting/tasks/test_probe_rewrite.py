@@ -23,14 +23,12 @@ REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
 
 
 def rewrite(**settings: Any) -> HostRoutingConfig:
-    """A configuration with the rewrite, on eth0."""
     return HostRoutingConfig.from_mapping(
         {"probeRewrite": {"enabled": True, "interfaces": ["eth0"], **settings}}
     )
 
 
 def apply(host: FakeHost, **settings: Any) -> Effects:
-    """Run the task; what it did."""
     result = run(RewriteProbeSource(rewrite(**settings), host=host))
     assert isinstance(result, Effects)
     return result

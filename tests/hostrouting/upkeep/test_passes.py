@@ -90,7 +90,6 @@ def add_a_rival(host: FakeHost) -> None:
 
 
 def lose_the_default(host: FakeHost) -> None:
-    """DHCP has not answered yet."""
     without_default(host.kernel)
 
 
@@ -102,12 +101,10 @@ def meet_a_vpn(host: FakeHost) -> None:
 
 
 def refuse_the_second(host: FakeHost) -> None:
-    """Linux has no memory for the second route."""
     host.faults.fail("change", errno.ENOBUFS, nth=2)
 
 
 def refuse_to_list(host: FakeHost) -> None:
-    """Linux does not answer."""
     host.faults.fail("snapshot", BackendError("no answer in time", kind="timeout"))
 
 
@@ -175,7 +172,6 @@ def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_probes_hold_no_unit_back(mode: Mode) -> None:
-    """Their failure is a warning."""
     host = node(kernel=plain_vm())
     host.nftables.fail(HostError("nft is not installed", what="nft", kind="missing"))
     outcome = make_pass(host, wanting(mode=mode, probe_rewrite=PROBES))

@@ -207,7 +207,6 @@ def test_lost_answers(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("backend")
 def test_a_list_that_is_refused() -> None:
-    """It is an error with the kernel's words."""
     refused = "Invalid values in header for fib rule dump request"
     with closing(Netlink()) as netlink, pytest.raises(KernelError, match=refused):
         list(netlink.dump(RTM_GETRULE, b"\xff" * 12))
