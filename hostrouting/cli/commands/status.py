@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     unit = arguments.unit
     if unit == "":
         raise bad_input("UNIT", "is empty", "name a unit")
-    status = find_status(host, "" if unit is None else unit_name(unit))
+    status = find_status(host, unit_name(unit) if unit else "")
     lines = metric_lines(status) if arguments.metrics else status_lines(status)
     return Page(status.code, _document(status), lines)
 

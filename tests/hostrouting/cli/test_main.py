@@ -25,6 +25,7 @@ from tests.support.cli import say
 from tests.support.incidents import escaping_node
 from tests.support.node import REPAIRED
 from tests.support.programs import completed, modules_loaded_by
+from tests.support.statuses import right
 from tests.support.tasks import CIDR
 from tests.support.topologies import with_docker
 
@@ -140,6 +141,7 @@ def test_a_device_that_is_allowed() -> None:
     assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "docker0"]
     assert said.json["routeOverlap"]["expectedCidrs"] == [CIDR, "172.17.0.0/16"]
     assert "staticRoutes" not in said.json
+    assert said.err == ("hostrouting: with docker0 allowed, nothing escapes: no route is added\n")
 
 
 @pytest.mark.parametrize(("root", "shown"), [("", ""), ("/", ": /"), ("/nowhere", ": /nowhere")])
@@ -153,6 +155,15 @@ def test_a_root_that_is_not_an_images(root: str, shown: str) -> None:
 def test_a_unit_without_a_name() -> None:
     """It is refused, as of a variable that is not set."""
     assert say("status", "") == (2, "", "hostrouting: UNIT is empty; name a unit\n")
+
+
+def test_two_failures_with_one_remedy() -> None:
+    """The page shows it once, below the last of them."""
+    said = say("plan", "--config", "-", host=right(), stdin=b'{"manageForeign": "keep"}')
+    first, second, *_ = said.lines
+    assert first.startswith("WOULD FAIL: ")
+    assert second.startswith("REMOVAL: ")
+    assert said.out.count("keep this in the configuration") == 1
 
 
 def test_render_takes_no_protection_away(tmp_path: Path) -> None:
