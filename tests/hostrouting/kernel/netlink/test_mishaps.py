@@ -241,10 +241,11 @@ def test_a_question_that_the_kernel_does_not_understand() -> None:
     """EINVAL means a blackhole; with words, it means that the question is wrong."""
     netlink, address = mock.Mock(), as_ip("192.0.2.1")
     netlink.dump.return_value = []
-    netlink.ask.return_value = [KernelError(errno.EINVAL)]
+    refused = [KernelError(errno.EINVAL)]
+    netlink.ask.side_effect = lambda _, questions: refused * len(questions)
     assert lookup_routes(netlink, [address]) == (Answer("blackhole", None),)
     for error in (KernelError(errno.EINVAL, "Invalid header"), KernelError(errno.ENOMEM)):
-        netlink.ask.return_value = [error]
+        refused = [error]
         with pytest.raises(KernelError, match=r"Invalid header|Cannot allocate memory"):
             lookup_routes(netlink, [address])
     assert AskedNames(netlink)[7] == "if7", "the device is gone"

@@ -1,6 +1,7 @@
 """NetlinkBackend reads what `ip` lists, in private network namespaces."""
 
 import errno
+import os
 import socket
 import sys
 from collections.abc import Iterable, Iterator
@@ -227,6 +228,29 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
             assert answer.route.metric == said.metric, address
             if family == 4:  # IPv6 answers with any next hop of ECMP first
                 assert set(answer.route.next_hops) == set(said.next_hops), address
+
+
+def test_a_lookup_by_an_object_that_two_routes_use(
+    namespace: Namespace, backend: NetlinkBackend
+) -> None:
+    """IPv6 caches what it found by object, on each CPU. So fibmatch answers a lookup with the route
+    that used the object first there; the answer here has the object's own next hop.
+    """
+    hops = {10: "fd00:99::1 dev eth0", 11: "fe80::2 dev ib0"}
+    namespace.batch(f"nexthop add id {number} via {hop}" for number, hop in hops.items())
+    namespace.batch(["nexthop add id 20 group 10/11"])
+    routes = ["route add default nhid 20", "route add fd00:244::/64 nhid 11"]
+    namespace.batch(routes, family=6)
+    may_run_on = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, [min(may_run_on)])
+    try:
+        backend.lookup([ip_at(6, 2**125 + at) for at in range(64)])
+        [answer] = backend.lookup([as_ip("fd00:244::5")])
+    finally:
+        os.sched_setaffinity(0, may_run_on)
+    assert answer.kind == "unicast"
+    assert answer.route is not None
+    assert answer.route.next_hops == (NextHop("ib0", as_ip("fe80::2")),)
 
 
 GATEWAYS = {4: ("10.0.0.1", "10.0.0.2"), 6: ("fd00:99::1", "fd00:99::2")}
