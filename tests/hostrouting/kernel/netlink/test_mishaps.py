@@ -6,7 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 from unittest import mock
 
@@ -93,6 +93,20 @@ def test_messages_of_another_process() -> None:
         other.sendto(refusal, (0, 1))
         assert not netlink.has_reports()
     assert answer.kind == "local"
+
+
+@pytest.mark.usefixtures("backend")
+def test_a_buffer_that_another_process_has_filled() -> None:
+    """Its messages are no reports, but a report of the kernel may be among those that were lost."""
+    with (
+        closing(Netlink(groups=1)) as netlink,
+        closing(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)) as other,
+    ):
+        netlink._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        for _ in range(100):
+            with suppress(OSError):  # the buffer is full
+                other.sendto(HEADER.pack(HEADER.size, 2, 0, 0, 0), (0, 1))
+        assert netlink.has_reports()
 
 
 def test_a_list_of_which_linux_says_that_it_changed(
