@@ -155,8 +155,6 @@ def test_what_does_not_come_back(obstacle: str) -> None:
 
 
 class Terminal(NamedTuple):
-    """A program on a terminal of its own."""
-
     child: int
     screen: int
     """What the terminal shows is read here, and what is typed is written here."""

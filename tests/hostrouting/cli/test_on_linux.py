@@ -236,8 +236,6 @@ def passes_the_gate(machine: Machine, unit: str) -> bool:
 
 
 class Unlocked(MachineClock):
-    """Nobody locks this machine."""
-
     locked = nullcontext  # type: ignore[assignment]  # of no type of lock
 
 

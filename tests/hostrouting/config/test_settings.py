@@ -51,7 +51,6 @@ def test_the_json_of_the_original() -> None:
 
 
 def test_sections_beside_ours() -> None:
-    """All that stand beside our key are named at once."""
     text = """{"hostRouting": {}, "staticRoutes": {}, "manageForeign": 1,
         "gate": {"units": ["kubelet.service"]}, "guard": {"enabled": true, "own": 1}}"""
     rule = "is beside hostRouting, where it would be ignored; move it into hostRouting"

@@ -286,7 +286,6 @@ def test_a_broken_configuration(host: FakeHost) -> None:
 
 
 def test_without_systemd(host: FakeHost) -> None:
-    """Nothing holds units back."""
     stop_systemd(host)
     [warning] = faults(host)
     assert (warning.name, warning.severity) == ("gate-open", "warning")
@@ -295,7 +294,6 @@ def test_without_systemd(host: FakeHost) -> None:
 
 
 def test_nothing_is_gated(host: FakeHost) -> None:
-    """There is no gate that could be open or shut."""
     break_program(host)
     written(LAYOUT.opening_path, "ticket")(host)
     assert find_faults(host, gated_units(HostRoutingConfig(manage_foreign="keep"))) == ()

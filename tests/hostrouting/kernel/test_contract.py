@@ -30,7 +30,6 @@ class TestPyroute2Backend(BackendContract):
 
 
 def test_the_host_is_another_one() -> None:
-    """The thread comes home after the block."""
     network = Path("/proc/thread-self/ns/net")
     home = network.readlink()
     with linux_host():

@@ -48,7 +48,6 @@ def decide(
     clock: FakeNodeClock | None = None,
     lock: FakeLock | None = None,
 ) -> int:
-    """The exit status of the gate on this host."""
     return start.decide(unit, host, clock=clock or FakeNodeClock(lock))
 
 

@@ -106,7 +106,6 @@ def _compute_checksums(host: Namespace, dev: str) -> None:
 
 
 def nft(host: Namespace, commands: str) -> None:
-    """Run nftables commands in one transaction."""
     with host.inside():
         NftProgram().load(commands)
 
@@ -189,8 +188,6 @@ def neighbour_solicitation(target: str, hardware: bytes) -> bytes:
 
 @attrs.frozen
 class Capture:
-    """The IPv6 packets that arrive on a host's eth0."""
-
     _wire: socket.socket
 
     def packets(self) -> tuple[Packet, ...]:
@@ -204,7 +201,6 @@ class Capture:
 
 @contextmanager
 def capture(host: Namespace) -> Iterator[Capture]:
-    """Capture packets until the block ends."""
     with host.inside():
         wire = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
     with wire:

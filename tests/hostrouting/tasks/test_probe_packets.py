@@ -43,7 +43,6 @@ RULES = render_probe_table(CONFIG.probe_rewrite)
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    """Three private hosts for a test, without the rewrite."""
     with balancer.laboratory() as made:
         yield made
 

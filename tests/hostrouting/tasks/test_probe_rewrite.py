@@ -35,7 +35,6 @@ def apply(host: FakeHost, **settings: Any) -> Effects:
 
 
 def test_table_and_route() -> None:
-    """Table and route are there, and the plan is empty."""
     host = FakeHost()
     plan = RewriteProbeSource(rewrite(), host=host).plan()
     effects = apply(host)
@@ -52,7 +51,6 @@ def test_table_and_route() -> None:
 
 
 def test_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    """A host that does not forward and a missing device are warnings."""
     kernel = FakeKernel(ipv6_forwarding=False)
     kernel.add_link("eth0")
     host = FakeHost(kernel=kernel)

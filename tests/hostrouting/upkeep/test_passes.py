@@ -40,7 +40,6 @@ def make_pass(
     parts: tuple[PassPart, ...] = PARTS,
     done: Done | None = None,
 ) -> PassOutcome:
-    """A pass, with the faults that a test has set."""
     return run_pass(host, host.faults, config, done=done or Done(), parts=parts)
 
 

@@ -62,7 +62,6 @@ def assert_that_ip_lists(snapshot: Snapshot, namespace: Namespace) -> None:
 @properties
 @given(data=st.data())
 def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
-    """On any host everything is what `ip` lists, in its order."""
     lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
     with private_namespace() as namespace, namespace.inside():
         built(namespace, data, lost=lost)
