@@ -132,8 +132,7 @@ class Judge:
 
     def opinion_on_route(self, route: Route, *, packets_are_marked: bool = False) -> Opinion:
         """The opinion on packets that take this route, by the first of `RULES_FOR_ROUTES` that has
-        one. It is kept in `_opinions` for the next call, together with the route, so that no other
-        object gets the `id` in its key.
+        one. It is kept in `_opinions` for the next call.
         """
         key = (id(route), packets_are_marked)
         if key not in self._opinions:
