@@ -233,23 +233,26 @@ def test_a_lookup_by_an_object_that_two_routes_use(
     namespace: Namespace, backend: NetlinkBackend
 ) -> None:
     """IPv6 caches what it found by object, on each CPU. So fibmatch answers a lookup with the route
-    that used the object first there; the answer here has the object's own next hop.
+    that used the object first there; the answer here has the object's own next hop. IPv4 answers
+    with the right route.
     """
-    hops = {10: "fd00:99::1 dev eth0", 11: "fe80::2 dev ib0"}
+    hops = {10: "fd00:99::1 dev eth0", 11: "fe80::2 dev ib0", 12: "10.0.0.1 dev eth0"}
     namespace.batch(f"nexthop add id {number} via {hop}" for number, hop in hops.items())
-    namespace.batch(["nexthop add id 20 group 10/11"])
-    routes = ["route add default nhid 20", "route add fd00:244::/64 nhid 11"]
-    namespace.batch(routes, family=6)
+    namespace.batch(["nexthop add id 20 group 10/11", "route add 10.244.0.0/24 nhid 12"])
+    by_object = ["route add default nhid 20", "route add fd00:244::/64 nhid 11"]
+    namespace.batch(by_object, family=6)
     may_run_on = os.sched_getaffinity(0)
     os.sched_setaffinity(0, [min(may_run_on)])
     try:
         backend.lookup([ip_at(6, 2**125 + at) for at in range(64)])
-        [answer] = backend.lookup([as_ip("fd00:244::5")])
+        answers = backend.lookup([as_ip("fd00:244::5"), as_ip("10.244.0.5")])
     finally:
         os.sched_setaffinity(0, may_run_on)
-    assert answer.kind == "unicast"
-    assert answer.route is not None
-    assert answer.route.next_hops == (NextHop("ib0", as_ip("fe80::2")),)
+    in_ipv6, in_ipv4 = [answer.route for answer in answers]
+    assert in_ipv6 is not None
+    assert in_ipv6.next_hops == (NextHop("ib0", as_ip("fe80::2")),)
+    assert in_ipv4 is not None
+    assert in_ipv4.prefix == Prefix.parse("10.244.0.0/24")
 
 
 GATEWAYS = {4: ("10.0.0.1", "10.0.0.2"), 6: ("fd00:99::1", "fd00:99::2")}
