@@ -3,16 +3,17 @@ with its goal.
 
     python -m tests.benchmarks.bench [--quick] [ROW...]
 
-ROW is one of check, gate, guard, install, read and fleet; without one, all are measured. All of it
-happens in a private network namespace, or under a systemd of its own. Methods that are compared
-take turns (A B A B …), so that a machine that slows down slows all of them down; a ratio is the
-median of the rounds' ratios.
+ROW is one of check, gate, guard, h200, install, read, cidrs, fleet and suite; without one, all
+are measured. All of it happens in a private network namespace, or under a systemd of its own.
+Methods that are compared take turns (A B A B …), so that a machine that slows down slows all of
+them down; a ratio is the median of the rounds' ratios.
 """
 
 import argparse
 import gc
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -21,16 +22,25 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from ipaddress import ip_network
 from pathlib import Path
+from socket import if_nametoindex
 from typing import NamedTuple, TypeAlias
 
 import attrs
 
-from hostrouting.config.settings import GateConfig, GuardConfig
+from hostrouting.check.check import check_kernel, check_snapshot
+from hostrouting.config.settings import (
+    GateConfig,
+    GuardConfig,
+    HostRoutingConfig,
+    RouteOverlapConfig,
+)
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.base import RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.model.prefix import Prefix
+from hostrouting.kernel.netlink.routes import encode
+from hostrouting.model.prefix import IPV4, Prefix
 from hostrouting.model.route import Route
 from hostrouting.testing import h200
 from tests.support.commands import commands_of
@@ -41,7 +51,7 @@ from tests.support.systemd import NEEDS, System
 FABRIC, GATEWAY = "172.16.0.0/16", "10.0.0.1"
 
 Method: TypeAlias = Callable[[], object]
-"""Does the work once."""
+"""Does the work once; a float that it returns is the seconds that it took by its own clock."""
 
 
 class Row(NamedTuple):
@@ -76,7 +86,7 @@ class Bench:
                 answer = method()
                 took = time.perf_counter() - began
                 if is_counted:
-                    times[name].append(took)
+                    times[name].append(answer if isinstance(answer, float) else took)
                 del answer  # or the next method would take the time to free it
         return times
 
@@ -272,6 +282,27 @@ def processor_seconds(system: System, pid: str) -> float:
     return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
+def h200_row(bench: Bench) -> Iterator[Row]:
+    """One CIDR on the host that all of this is about, by a backend that has read nothing yet."""
+    config = HostRoutingConfig(route_overlap=RouteOverlapConfig((ip_network(FABRIC),)))
+
+    def check() -> None:
+        with NetlinkBackend(timeout=60) as backend:
+            check_kernel(backend, config)
+
+    times = bench.times({"": check}, rounds=70)[""]
+    yield alone("examine an H200 node, in process", statistics.median(times), 0.0022)
+
+
+def in_c(bench: Bench, word: str, messages: Path | None = None) -> Method:
+    """The C program, which measures its own time; its input are the messages."""
+    program = bench.folder / "netlink_baseline"
+    if not program.exists():
+        run("cc", "-O2", "-o", str(program), str(Path(__file__).with_name("netlink_baseline.c")))
+    command = f"exec {program} {word} <{messages or '/dev/null'}"
+    return lambda: float(run("sh", "-c", command))
+
+
 def destinations(count: int) -> list[str]:
     return [f"20.{place >> 12}.{place >> 4 & 255}.{(place & 15) << 4}/28" for place in range(count)]
 
@@ -284,31 +315,82 @@ def install_row(bench: Bench) -> Iterator[Row]:
     route = Route.to(networks[0], dev="eth0", gateway=GATEWAY, metric=100, protocol=213)
     routes = [route._replace(prefix=Prefix.parse(network)) for network in networks]
     changes = [RouteRequest("add", each) for each in routes]
-    ours, batch = "NetlinkBackend", "ip -batch"
+    messages = bench.folder / "messages"
+    messages.write_bytes(b"".join(encode("add", each, if_nametoindex) for each in routes))
+
+    ours, batch, c = "NetlinkBackend", "ip -batch", "C with encoded messages"
     with NetlinkBackend(timeout=60) as backend:
         methods: dict[str, Method] = {
             ours: partial(backend.change, changes),
             batch: lambda: run("ip", "-batch", str(commands)),
+            c: in_c(bench, "send", messages),
         }
         times = bench.times(methods, rounds=9, before=empty)
     empty()
     yield beside("install 10,000 routes", times, ours, batch, 1 / 2.5)
+    yield beside("install 10,000 routes", times, ours, c, 1.3)
 
 
 def read_row(bench: Bench) -> Iterator[Row]:
     networks = destinations(10_000)
     ip(*(f"route add {network} via {GATEWAY} dev eth0 metric 100" for network in networks))
     asked_for = [Prefix.parse(network) for network in networks[::100]]
-    ours, parsed = "NetlinkBackend", "ip -j"
+    some, every, c, parsed = "100 of them", "all of them", "C", "ip -j"
     command = ("ip", "-4", "-N", "-j", "-d", "route", "show", "table", "all")
     with NetlinkBackend(timeout=60) as backend:
         methods: dict[str, Method] = {
-            ours: partial(backend.snapshot, near=asked_for),
+            some: partial(backend.snapshot, near=asked_for),
+            every: backend.snapshot,
+            c: in_c(bench, "dump"),
             parsed: lambda: json.loads(run(*command)),
         }
         times = bench.times(methods, rounds=15)
     empty()
-    yield beside("read 10,000 routes, 100 asked for", times, ours, parsed, 1 / 3)
+    yield beside("read 10,000 routes, 100 asked for", times, some, c, 2.5)
+    yield beside("read 10,000 routes, 100 asked for", times, some, parsed, 1 / 3)
+    yield beside("read 10,000 routes, all made", times, every, parsed, 1 / 1.5)
+
+
+def cidrs_row(bench: Bench) -> Iterator[Row]:
+    rng = random.Random(213)  # noqa: S311  the same ones every time
+    space = Prefix.parse("30.0.0.0/8")
+
+    def some(count: int, *lengths: int) -> list[Prefix]:
+        prefixes: set[Prefix] = set()
+        while len(prefixes) < count:
+            address = rng.randrange(space.first, space.last)
+            prefixes.add(Prefix.around(IPV4, address, rng.choice(lengths)))
+        return sorted(prefixes)
+
+    routes = some(100_000, 16, 20, 22, 24, 24, 24, 28, 32)
+    commands: list[str] = []
+    for prefix in routes:
+        protocol = rng.choice(["bgp", "bird"])
+        commands.append(f"route add {prefix} via {GATEWAY} dev eth0 proto {protocol}")
+    ip(*commands)
+
+    cidrs = some(100, 24)
+    config = HostRoutingConfig(
+        route_overlap=RouteOverlapConfig(tuple(map(Prefix.to_network, cidrs)))
+    )
+    loop = 'for address in "$@"; do ip route get "$address" >/dev/null; done'
+    addresses = [str(cidr.ip) for cidr in cidrs]
+
+    ours, other = "the check", "ip route get for each"
+    with NetlinkBackend(timeout=60) as backend:
+
+        def check() -> None:
+            check_snapshot(backend.snapshot(near=cidrs), config)
+
+        methods: dict[str, Method] = {
+            ours: check,
+            other: lambda: run("bash", "-c", loop, "", *addresses),
+        }
+        times = bench.times(methods, rounds=9)
+    empty()
+    yield beside(
+        "check 100 CIDRs among 100,000 routes, with the snapshot", times, ours, other, 1 / 1.5
+    )
 
 
 def fleet_row(bench: Bench) -> Iterator[Row]:
@@ -327,13 +409,25 @@ def fleet_row(bench: Bench) -> Iterator[Row]:
     yield alone(f"{count:,} snapshots of nodes, 2 processes", took, 7.0 * count / 10_000)
 
 
+def suite_row(bench: Bench) -> Iterator[Row]:
+    """The whole suite, as `make test` runs it."""
+    if bench.is_quick:
+        raise RuntimeError("--quick leaves it out")
+    began = time.perf_counter()
+    run("make", "-C", str(Path(__file__).resolve().parents[2]), "test")
+    yield alone(f"the suite on {os.cpu_count()} cores", time.perf_counter() - began, 60)
+
+
 ROWS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "check": check_row,
     "gate": gate_row,
     "guard": guard_row,
+    "h200": h200_row,
     "install": install_row,
     "read": read_row,
+    "cidrs": cidrs_row,
     "fleet": fleet_row,
+    "suite": suite_row,
 }
 
 
@@ -348,7 +442,9 @@ def begin_again_inside() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", choices=[*ROWS, []], help=", ".join(ROWS))
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, fewer snapshots")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rounds, fewer snapshots, and no suite"
+    )
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if not asked.inside:
