@@ -2,7 +2,6 @@
 
 import errno
 from collections.abc import Callable
-from ipaddress import IPv4Network
 from unittest import mock
 
 import pytest
@@ -209,14 +208,12 @@ def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
 def test_what_is_undecided_is_refused() -> None:
     """If the configuration wants that: the doubt is what the unit is held back for."""
     host = node(kernel=KERNELS["undecided"]())
-    services = (IPv4Network("10.0.0.0/24"),)  # for these there is only a warning
-    section = wanting().route_overlap._replace(undecided="refuse", service_cidrs=services)
+    section = wanting().route_overlap._replace(undecided="refuse")
     outcome = make_pass(host, wanting()._replace(route_overlap=section))
     assert outcome.refuses
     assert outcome.report is not None
     doubts = {finding.name for finding in outcome.report.doubts}
     assert {each.name for each in outcome.findings if each.severity == "error"} == doubts
-    assert "service-network-holds-host" in {each.name for each in outcome.findings}
     assert isinstance(outcome.error, RouteOverlapError)
     assert (marker_of(host), outcome.error.exit_code) == ("undecided", CANNOT_DECIDE)
     ok = make_pass(node(kernel=KERNELS["ok"]()), wanting()._replace(route_overlap=section))
