@@ -17,7 +17,7 @@ expected device.
 """
 ESCAPES: tuple[EscapeName, ...] = get_args(EscapeName)
 Name: TypeAlias = Literal[
-    EscapeName, "no-default-route", "service-network-holds-host",
+    EscapeName, "no-default-route",
     # what makes a verdict undecided
     "default-routes", "two-cnis", "doubtful-route", "other-packets", "missing-rule", "not-judged",
     "kernel-differs",

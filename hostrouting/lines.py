@@ -35,13 +35,13 @@ def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
     """A line for each finding, and below it a line for each way of its remedy. If findings in a row
     have the same remedy, only the last of them shows it.
     """
-    shown = findings[:SHOWN]
-    next_remedies = [*(finding.remedy for finding in shown[1:]), None]
-    # Not strict: without findings, `next_remedies` still has the None.
-    for finding, next_remedy in zip(shown, next_remedies, strict=False):
+    remedy: Remedy | None = None  # of the finding before, still to be shown
+    for finding in findings[:SHOWN]:
+        if finding.remedy != remedy:
+            yield from remedy_lines(remedy)
         yield f"{finding.name.upper()}: {finding.sentence}"
-        if finding.remedy != next_remedy:
-            yield from remedy_lines(finding.remedy)
+        remedy = finding.remedy
+    yield from remedy_lines(remedy)
     yield from count_of_others(findings)
 
 

@@ -18,10 +18,11 @@ is wrong with several of its values together, once each is right.
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, partial, wraps
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from types import UnionType
+from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -130,8 +131,11 @@ def reader_of(kind: Any) -> Reader:
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
         reader = reader_of(parts[0])
         # With `_fields`, X is a NamedTuple, which is read from an object. Any other value may also
-        # be an empty text, which stands for None.
-        return reader if hasattr(parts[0], "_fields") else partial(_read_unless_empty, reader)
+        # be an empty text, which stands for None. Without None, these are the types of one value
+        # for both families, which have one reader.
+        if NoneType not in parts or hasattr(parts[0], "_fields"):
+            return reader
+        return partial(_read_unless_empty, reader)
     if origin is Literal:
         words = {word.lower(): word for word in parts}
         return text_as(lambda text: words[text.lower()], f"is not one of {', '.join(parts)}")
@@ -327,7 +331,7 @@ def parse(text: str | bytes) -> Any:
 class _Repeating(dict[str, Any]):
     """A JSON object in which keys are given more than once."""
 
-    repeated: list[str]
+    repeated: set[str]
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -338,8 +342,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) == len(pairs):
         return members
     repeating = _Repeating(members)
-    keys = [key for key, _ in pairs]
-    repeating.repeated = [key for key in members if keys.count(key) > 1]
+    repeating.repeated = set(Counter(key for key, _ in pairs) - Counter(members.keys()))
     return repeating
 
 

@@ -145,8 +145,8 @@ def judge(
 
 
 def _finding_active(path: str) -> Finding:
-    """The error if a CNI configuration, the file `path`, still has azure-vnet as a plugin: nothing
-    is deleted then.
+    """Make the error for a CNI configuration, the file `path`, that still has azure-vnet as a
+    plugin. Because of this error, no rule or route of azure-vnet is deleted.
     """
     return Finding(
         "azure-vnet",

@@ -140,10 +140,15 @@ class Devices:
         """The addresses that Linux may choose as the source of packets to other hosts."""
         return [address for address in self.addresses if address.scope == SCOPE_UNIVERSE]
 
+    @cached_property
+    def networks(self) -> list[tuple[str, Prefix]]:
+        """For each address, its device and its network."""
+        return [(address.dev, address.network) for address in self.addresses]
+
     def is_connected(self, dev: str, route: Route) -> bool:
         """Whether the route has no gateway by this device, and lies in one of its networks."""
         return not has_gateway(route, dev) and dev in self.devs_with_network_around(route.prefix)
 
     def devs_with_network_around(self, prefix: Prefix) -> list[str]:
         """The devices that have an address whose network contains the prefix."""
-        return [address.dev for address in self.addresses if prefix in address.network]
+        return [dev for dev, network in self.networks if prefix in network]

@@ -81,13 +81,13 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
     card_below_tunnel = _card_below_tunnel(hidden, devs, devices)
     hidden_card = None
-    # The tunnel hides the default route of this card only by a default route of its own, which a
-    # tunnel that the configuration names may lack.
+    # A tunnel hides the default route of this card if it has a default route itself. A tunnel that
+    # is expected only because the configuration names it may have none.
     if has_tunnel(devs & devs_that_count, links):
         hidden_card = card_below_tunnel
     expected = devs | doubtful
-    # If no card is expected, a default route by a tunnel in doubt or by a dummy does not show which
-    # card is the uplink. A tap that is not in doubt is the uplink itself.
+    # If no card is expected, but a tunnel in doubt or a dummy, nothing shows which card is the
+    # uplink. A tap that is not in doubt counts as the uplink, so no card is looked for.
     is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
     has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
     is_card_unknown = (bool(doubtful) or has_dummy) and not is_card_known
@@ -164,8 +164,9 @@ def _routes_that_count(
     `defaults` as one route.
 
     Whole default routes (/0) are taken. So are halves by a tunnel, because OpenVPN adds such routes
-    (`redirect-gateway def1`). Halves by another device probably lead packets away, which the check
-    has to find: they are taken only if every whole default route is a tunnel's.
+    (`redirect-gateway def1`). Halves by another device beside a whole default route by a card
+    probably lead packets away, which the check has to find, so they are left out. If no card has a
+    whole default route, the halves may be the card's default route, and are taken.
 
     tests/hosts: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
     """

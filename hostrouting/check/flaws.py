@@ -1,5 +1,5 @@
-"""Flaws: findings about the networks of services and the default routes of a host that do not
-change the verdict. No unit is held back for a flaw, so none is an error.
+"""Flaws: findings about the default routes of a host that do not change the verdict. No unit is
+held back for a flaw, so none is an error.
 """
 
 from __future__ import annotations
@@ -14,51 +14,9 @@ from hostrouting.text import spoken
 
 if TYPE_CHECKING:
     from hostrouting.check.judge import Judge
-    from hostrouting.model.prefix import IP
 
 
 def find_flaws(judge: Judge) -> Iterator[Finding]:
-    """Yield the flaws of one family, the worst first: warnings that do not change the verdict."""
-    yield from _hosts_in_service_networks(judge)
-    yield from _competing_defaults(judge)
-
-
-def _hosts_in_service_networks(judge: Judge) -> Iterator[Finding]:
-    """Yield a warning for each address of the host, and each gateway, that lies inside a network of
-    services: packets to it may go to a service instead.
-    """
-    if not judge.services:
-        return
-    for ip, role in _known_addresses(judge).items():
-        for block in judge.services:
-            if ip in block:
-                sentence = (
-                    f"{ip}, {role}, lies in the service network {block}, so packets to it may go "
-                    "to a service"
-                )
-                remedy = Remedy(
-                    "give the cluster another service network, or the host another address"
-                )
-                yield Finding("service-network-holds-host", "warning", sentence, str(ip), remedy)
-
-
-def _known_addresses(judge: Judge) -> dict[IP, str]:
-    """The addresses of this host and of its gateways, each with its role in words."""
-    known: dict[IP, str] = {}
-    for route in judge.fib.routes:
-        for hop in route.next_hops:
-            if hop.gateway is not None:
-                known[hop.gateway] = "a gateway"
-    for address in judge.devices.addresses:
-        # None if the device was added after the devices were read, and before the addresses were.
-        link = judge.devices.links.get(address.dev)
-        # kube-proxy and a DNS cache have the addresses of services on dummy devices.
-        if link and link.kind != "dummy":
-            known[address.ip] = f"the address of {address.dev}"
-    return known
-
-
-def _competing_defaults(judge: Judge) -> Iterator[Finding]:
     """Yield a warning if a card that is not expected has a default route, too. There is none if the
     configuration names the devices, or if they are in doubt, because that doubt says more.
 

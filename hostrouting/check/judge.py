@@ -132,8 +132,7 @@ class Judge:
 
     def opinion_on_route(self, route: Route, *, packets_are_marked: bool = False) -> Opinion:
         """The opinion on packets that take this route, by the first of `RULES_FOR_ROUTES` that has
-        one. It is kept in `_opinions` for the next call, together with the route, so that no other
-        object gets the `id` in its key.
+        one. It is kept in `_opinions` for the next call.
         """
         key = (id(route), packets_are_marked)
         if key not in self._opinions:
@@ -240,10 +239,9 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     is_of_kernel = route.protocol == PROTOCOL_KERNEL and not taken.is_wide
     if not is_of_kernel or route.type not in {"broadcast", "anycast"}:
         return None
-    for address in judge.devices.addresses:
-        hosts = range(address.network.first + 1, address.network.last)
-        if address.dev in route.devs and route.prefix.first in hosts:
-            reason = f"[{route}] takes an address of {address.network} ({address.dev})"
+    for dev, network in judge.devices.networks:
+        if dev in route.devs and network.first < route.prefix.first < network.last:
+            reason = f"[{route}] takes an address of {network} ({dev})"
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
     return OWN_ADDRESS
 

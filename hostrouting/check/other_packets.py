@@ -40,7 +40,9 @@ FINE = Opinion(Grade.FINE)
 
 
 class OtherPackets(NamedTuple):
-    """Packets with one other end, and what is known about them."""
+    """Packets that a rule leads elsewhere than plain packets, for example because of their mark,
+    and what is known about them.
+    """
 
     end: OtherEnd
     plain: Decision
@@ -50,7 +52,7 @@ class OtherPackets(NamedTuple):
     packets that do not meet them (`OtherEnd.met`).
     """
     opinion_on_route: Opinion
-    """The opinion that the judge has on their route."""
+    """The opinion that the judge has on the route that they take."""
 
 
 def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) -> Opinion:
@@ -93,19 +95,10 @@ def of_a_connection(judge: Judge, packets: OtherPackets) -> Opinion | None:
     tests/hosts: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
-    block = packets.end.rule.src
-    # Usual packets need not meet a further condition, such as a mark.
-    if block is None or len(conditions_of(packets.end.rule)) > 1:
-        return None
-    # The packets are from the block or, if they meet no condition of the rule, from elsewhere.
-    is_inside = bool(packets.met)
-    # For each source that Linux may choose in the first lookup: whether the packets can have it.
-    can_have_source = [(ip in block) is is_inside for ip in _sources_of(judge, packets.plain)]
-    if packets.opinion_on_route.name == PODS_HIDDEN and not any(can_have_source):
-        addresses = judge.devices.global_addresses
-        node_ips = [each.ip for each in addresses if each.dev in judge.uplinks.devs]
-        can_have_source = [(ip in block) is is_inside for ip in node_ips]
-    if not any(can_have_source):  # connections do not send such packets
+    can_have_source = _can_have_source(judge, packets)
+    # Usual packets need not meet a further condition, such as a mark. Without such a source,
+    # connections do not send these packets.
+    if len(conditions_of(packets.end.rule)) > 1 or not any(can_have_source):
         return None
     # If the first lookup leads to a CNI's device, and the second one to the uplink, nobody knows
     # whether the network beyond the uplink takes packets that did not go through the CNI's device.
@@ -184,10 +177,13 @@ def by_the_device_of_the_source(judge: Judge, packets: OtherPackets) -> Opinion 
     address. From an address of lo, they are fine by any card, because only the service with this
     address sends them.
 
+    None if connections of this host may have the source: then some of their packets may meet the
+    other conditions of the rule, too, and leave by this device although they are for pods.
+
     tests/hosts: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """
     sources = packets.end.rule.src
-    if "from" not in packets.met or sources is None:
+    if "from" not in packets.met or sources is None or any(_can_have_source(judge, packets)):
         return None
     devs_with_source = {dev for block, dev in judge.fib.own_blocks if sources.overlaps(block)}
     owners = {dev for dev in devs_with_source if judge.devices.cni_row(dev) is None}
@@ -197,6 +193,29 @@ def by_the_device_of_the_source(judge: Judge, packets: OtherPackets) -> Opinion 
     is_of_lo = owners == {"lo"} and all(map(judge.devices.may_be_card, devs))
     is_of_device = len(owners) == 1 and owners == set(devs)
     return FINE if is_of_device or is_of_lo else None
+
+
+def _can_have_source(judge: Judge, packets: OtherPackets) -> list[bool]:
+    """For each source that connections of this host may have: whether these packets can have it.
+    Empty if the rule does not select by the source.
+
+    The sources are those that Linux may choose in the first lookup. But if these packets have none
+    of them, and would not reach pods of this node, the sources are the addresses of the expected
+    devices.
+    """
+    block = packets.end.rule.src
+    if block is None:
+        return []
+    # The packets are from the block or, if they meet no condition of the rule, from elsewhere.
+    is_inside = bool(packets.met)
+    can_have_source = [(ip in block) is is_inside for ip in _sources_of(judge, packets.plain)]
+    if any(can_have_source) or packets.opinion_on_route.name != PODS_HIDDEN:
+        return can_have_source
+    return [
+        (each.ip in block) is is_inside
+        for each in judge.devices.global_addresses
+        if each.dev in judge.uplinks.devs
+    ]
 
 
 def _sources_of(judge: Judge, decision: Decision) -> list[IP]:
@@ -257,8 +276,8 @@ def of_a_vpn(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
 
 def by_a_device_in_doubt(_: Judge, packets: OtherPackets) -> Opinion | None:
-    """Packets are in doubt if the judge doubts the device of their route, because nobody knows
-    whether this device is the intended uplink (`DEFAULT_ROUTES`).
+    """Doubt these packets if the route on which they end leads through a device that may not be the
+    intended uplink (`DEFAULT_ROUTES`).
 
     tests/hosts: second-card-for-root, mihomo-tun.
     """
@@ -266,8 +285,9 @@ def by_a_device_in_doubt(_: Judge, packets: OtherPackets) -> Opinion | None:
 
 
 def unknown(_: Judge, packets: OtherPackets) -> Opinion:
-    """Doubt packets, because nothing shows whether they may go where they go. The finding names the
-    rule that sets them apart, even one that the engine does not evaluate (`goto`): an operator can
+    """The last of the rules, for packets on which no other has an opinion: doubt them, because
+    nothing shows whether they may go where they go. The finding names the host's routing rule that
+    leads them there, even one that the engine does not evaluate (`goto`), so that an operator can
     write it into `intendedRules`.
 
     tests/hosts: vpn-for-one-user, goto-for-marked-packets.

@@ -63,9 +63,10 @@ class Refusals(NamedTuple):
         return Opinion(Grade.ESCAPE, route.type)
 
     def _devs_inside(self, refused: Route) -> Iterator[str]:
-        """Yield the devices whose addresses or pods are inside the refused range: each that has an
-        address in it, and each by which a more specific route of the same table leads into it
-        without a gateway. Routes by an expected device do not count, because no pod is behind it.
+        """Yield the devices whose addresses or pods are inside the refused range: they show whether
+        the range is a CNI's, and which one's. A device counts if it has an address in the range, or
+        if a more specific route of the same table leads into the range by it without a gateway.
+        Routes by the uplink (an expected device) do not count, because no pod is behind it.
         """
         for route in self.fib.routes:
             if route.table != refused.table or route.has_gateway:

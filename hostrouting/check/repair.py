@@ -31,13 +31,18 @@ from hostrouting.check.results import Grade, Part, Repair, Unrepairable, Why
 from hostrouting.config.settings import is_configurable_dev
 from hostrouting.model.link_kinds import is_tap, is_tunnel
 from hostrouting.model.prefix import Prefix, is_reserved
-from hostrouting.model.route import DEFAULT_METRIC, OURS, TABLE_LOCAL, TABLE_MAIN, Route
+from hostrouting.model.route import OURS, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.routes.uplink import Need, Uplink
 
 if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
 
+# The metric of a repair that Linux prefers to the present route because of its prefix. A CNI may
+# start later and add a route with the same prefix to the pods of this node. In IPv4, this route has
+# the metric 0, and Linux prefers it to the repair. If the repair had the metric 0, too, Linux would
+# use the older one, and the pods would be lost.
+_HIGH_METRIC = 1024
 _NO_DEVICE = Why("no-device", "name the device in routeOverlap.expectedDevs first")
 _NOT_PROVEN = Why("not-proven", "no route is more specific there, or packets would still be lost")
 
@@ -67,15 +72,15 @@ def propose_repair(
     # For each part, by its first address: why its route has to be deleted; None if a route that is
     # added may help.
     why_delete = {part.first: _why_delete_instead(judge, part) for part in escaping}
-    prefixes: set[Prefix] = set()
+    to_add: set[tuple[Prefix, int]] = set()  # each prefix with its metric
     for part in escaping:
         # If only other packets escape, such as marked ones, a rule leads them away, and no route
         # repairs that.
         if part.opinion.grade is Grade.ESCAPE and why_delete[part.first] is None:
             # A part lies in exactly one block.
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
-            prefixes.update(_prefixes_to_add(judge, part, block))
-    dev, possible, missing = _routes_to(judge, sorted(prefixes))
+            to_add.update(_prefixes_to_add(judge, part, block))
+    dev, possible, missing = _routes_to(judge, sorted(to_add))
     # Judge all again with the possible routes, and keep those that help.
     routes, changes = _proven(judge, parts, possible, blocks)
     # Each range as it is judged with the routes, and why it is not repaired. The reason is None if
@@ -131,45 +136,44 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     return None
 
 
-def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[Prefix]:
-    """Yield the prefixes for new routes that Linux would use for this part, a range of the block.
+def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[Prefix, int]]:
+    """Yield the prefixes for new routes that Linux would use for this part, a range of the block,
+    each with the metric of the route.
 
     Usually this is the prefix of the block, which is a CIDR or several joined. But if the present
     route to the part has a prefix that is as long or longer, Linux would not use a route to the
     block; so the prefix of the present route is taken.
 
-    In two cases, the halves of this prefix are yielded, as far as they overlap the part: Linux
-    would still use the present route because of its metric; or the prefix is that of all addresses,
-    which a static route may not have. A single address has no halves, so no route can help there.
+    In two cases, the halves of this prefix are yielded, as far as they overlap the part: no metric
+    is lower than that of the present route, 0; or the prefix is that of all addresses, which a
+    static route may not have. A single address has no halves, so no route can help there.
     """
     # The route to the first address is that to the whole part.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
     prefix = block
-    is_outranked = False
+    metric = _HIGH_METRIC
     if present is not None and present.prefix.length >= block.length:
         prefix = present.prefix
-        metric = DEFAULT_METRIC[judge.fib.family]  # that of a new route
-        # Linux prefers the lower metric. With the same metric, the present route stays and Linux
-        # adds no second one; but a route of ours is replaced.
-        is_replaced = present.protocol == OURS and present.metric == metric
-        is_outranked = present.metric <= metric and not is_replaced
-    if prefix.length > 0 and not is_outranked:
-        yield prefix
+        metric = present.metric  # a route of ours is replaced
+        if present.protocol != OURS:
+            metric = min(metric - 1, 1)  # Linux prefers the lower metric
+    if prefix.length > 0 and metric >= 0:
+        yield prefix, metric
     elif not prefix.is_single:
         for half in prefix.halves():
             if part.first <= half.last and half.first <= part.last:
-                yield half
+                yield half, _HIGH_METRIC
 
 
 # By which device the routes lead.
 
 
 def _routes_to(
-    judge: Judge, prefixes: Sequence[Prefix]
+    judge: Judge, prefixes: Sequence[tuple[Prefix, int]]
 ) -> tuple[str | None, list[Route], Why | None]:
-    """Make the routes to these prefixes. Return the device that the configuration has to name for
-    them (None if it need not name one), the routes, and what is missing for routes that cannot be
-    made (None if nothing is).
+    """Make the routes to these prefixes, with these metrics. Return the device that the
+    configuration has to name for them (None if it need not name one), the routes, and what is
+    missing for routes that cannot be made (None if nothing is).
 
     First routes without a named device are tried, because such a configuration fits many hosts;
     then each expected device, until there is a route.
@@ -184,8 +188,8 @@ def _routes_to(
     for dev in [None, *devs]:
         why = None
         routes: list[Route] = []
-        for prefix in prefixes:
-            route = uplink.route_to(prefix, dev=dev)
+        for prefix, metric in prefixes:
+            route = uplink.route_to(prefix, dev=dev, metric=metric)
             if isinstance(route, Need):
                 why = Why("no-gateway", f"a repair needs {route}")
             # Leave out a route through a device that is not expected, or to a reserved prefix: a
@@ -231,8 +235,8 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
     they escape. Return the ranges; the `Why` of each range that the rule repairs then has the rule.
 
     If the rule is not worth proposing, the ranges are returned unchanged. It must not make a range
-    worse, or lead packets away from a device where they are fine, such as a CNI's. While default
-    routes are in doubt, which only the operator can settle, everything must be fine with it.
+    worse, or lead packets away from a device where they are fine, such as a CNI's. While it is in
+    doubt which default route is meant, the rule must also leave nothing in doubt.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)
@@ -255,8 +259,8 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
         # `why.rule` is there if the rule for another destination repairs the range already.
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
-            # `why` may say to delete a route that hides one of a CNI (`below-a-cni`). With the new
-            # rule, that is not needed: what remains is the rule by which the packets escape now.
+            # `why` may have another remedy, to delete the route by which the packets escape. With
+            # the new rule, that is not needed, so it is replaced.
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))

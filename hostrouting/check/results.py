@@ -222,7 +222,8 @@ class Repair(NamedTuple):
     def routes(self) -> tuple[StaticRoute, ...]:
         """The routes for a configuration, without gateways: each host finds these itself."""
         return tuple(
-            StaticRoute(route.prefix.to_network(), dev=self.dev) for route in self.resolved
+            StaticRoute(route.prefix.to_network(), dev=self.dev, metric=route.metric)
+            for route in self.resolved
         )
 
 

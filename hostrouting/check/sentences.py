@@ -102,7 +102,8 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
     A route through devices is to be deleted only if no static route can repair the range
     (`_is_stuck`). Even then it stays if it is a default route, one of ours, or in another table
-    than main, which may be a VPN's.
+    than main, which may be a VPN's. The escape of packets to pods of this node (PODS_HIDDEN) has a
+    remedy of its own.
     """
     if not escape.devs:  # no packet leaves: the route refuses them or keeps them
         return True
@@ -141,9 +142,10 @@ def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
 
 
 def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
-    """The name of the CNI that has added the route by which packets escape; empty if there is none.
-    Such a route has a gateway, and the protocol of a CNI on this host. It may be right, because the
-    CNI knows how its pods are reached, and the default gateway may not know it.
+    """The name of the CNI that has added the route by which packets leave the wrong way (OVERLAP);
+    empty if there is none, or if they are refused. Such a route has a gateway, and the protocol of
+    a CNI on this host. It may be right, because the CNI knows how its pods are reached, and the
+    default gateway may not know it.
 
     tests/hosts: calico-routes-by-a-second-card.
     """

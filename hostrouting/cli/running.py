@@ -10,7 +10,7 @@ from hostrouting.cli.output import error_document, print_lines
 from hostrouting.finding import Finding
 from hostrouting.host.effects import Effects, effects_of
 from hostrouting.host.host import Host
-from hostrouting.lines import finding_lines, indented, remedy_lines
+from hostrouting.lines import finding_lines, indented
 from phases.observers import FIELDS
 
 _ON_THE_PAGE = {"verdict", "finding", "status"}
@@ -55,13 +55,12 @@ class TaskRun(NamedTuple):
             findings = getattr(step.error, "findings", ())
             errors = [finding for finding in findings if finding.severity == "error"]
             if errors:
-                first, *others = errors
+                first = errors[0]
                 yield f"FAILED: {first.sentence}"
+                lines = finding_lines([each for each in errors if each.sentence not in shown_below])
                 if first.sentence not in shown_below:
-                    yield from remedy_lines(first.remedy)
-                yield from finding_lines(
-                    [each for each in others if each.sentence not in shown_below]
-                )
+                    next(lines)  # the line of the first, which is above
+                yield from lines
             else:
                 yield f"FAILED: {str(step.error) or type(step.error).__name__}"
         if self.report.reason:

@@ -2,7 +2,8 @@
 packets.
 
 A device is a CNI's only if both its name and its kind fit: `lxcbr0` is a bridge of LXC, and not one
-of Cilium's `lxc*`. To add a CNI, add a row with its source, and its name to docs/limits.md.
+of Cilium's `lxc*`. To add a CNI, add a row with its source, files of tests/hosts that each thing in
+the row decides, and the name of the CNI to docs/limits.md.
 """
 
 from fnmatch import fnmatchcase

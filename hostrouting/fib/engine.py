@@ -243,7 +243,8 @@ class AppliedRule(NamedTuple):
     def is_for_a_device(self) -> bool:
         """Whether the rule selects only packets that this host forwards, by the device on which
         they arrive (`iif cni0`). Packets that this host sends count as arriving on lo, so `iif lo`
-        and `not iif cni0` select them. Nobody writes `not iif lo`, which does not.
+        and `not iif cni0` select them, too. For `not iif lo` this is False, which is wrong, but
+        nobody writes such a rule.
         """
         return self.rule.iif not in {None, "lo"} and not self.invert
 

@@ -29,15 +29,15 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
     for applied in fib.applied:
         rule = applied.rule
         is_not_evaluated = rule.action == "goto" or rule.suppress_ifgroup is not None
+        # With `not`, a rule selects the packets that do not meet it, plain ones or not.
         may_select_plain = applied.is_met_by_plain or applied.invert
         if is_not_evaluated and may_select_plain:
             addresses = Prefix(fib.family, 0, 0)  # also for `not to …`, which selects nearly all
             if applied.to is not None and not applied.invert:
                 addresses = applied.to
             yield f"rule {rule}", addresses
-    # For IPv6, Linux looks up table main even after its rule was deleted, until the first rule is
-    # added. An unusual rule shows that a rule was added. If all rules are usual, nobody can see
-    # whether one ever was.
+    # For IPv6, Linux looks up table main even after its rule was deleted, until some rule is added.
+    # A rule that is not usual shows that one was added. With usual rules alone, nobody can see it.
     usual = default_rules(fib.family)  # for table local, and then for table main
     may_use_main_without_rule = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
     has_routes = any(route.table == TABLE_MAIN for route in fib.routes)

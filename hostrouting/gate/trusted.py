@@ -16,8 +16,6 @@ from hostrouting.text import command_of
 if TYPE_CHECKING:
     from hostrouting.host.base import Files
 
-_RUN_OR_READ = (HostLayout.config_path, HostLayout.program_path, HostLayout.python_path)
-
 
 def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
     """Yield an error for each file, folder or link by which users other than root can change what
@@ -25,7 +23,8 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
     what is at the paths `others`. With one such error, the gate refuses every start.
     """
     command_of_untrusted: dict[str, str] = {}
-    ways = [_way_to(files, path) for path in (*_RUN_OR_READ, *others)]
+    paths = (HostLayout.config_path, HostLayout.program_path, HostLayout.python_path, *others)
+    ways = [_way_to(files, path) for path in paths]
     # Of the folder in /run, only this itself counts: in a container, /run may be as open as /tmp.
     ways.append(follow_links(files, HostLayout.run_directory))
     for way in ways:
@@ -33,20 +32,28 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
             entry = files.look(place)
             if entry and entry.is_open_to_others:
                 # There is no command for what a user other than root (0) owns: it may be a link to
-                # anywhere, or a home. But the program is an archive, in which nobody can see what
-                # others have written: the command `hostrouting`, another copy, writes it anew.
+                # anywhere, or a home.
                 command = "" if entry.owner else command_of("chmod go-w", place)
+                if command and entry.kind == "file":
+                    # Put a copy in its place, because somebody may have the file open.
+                    command += f" && sed -i '' {command_of(place)}"
+                # The program is an archive, in which nobody can see what others have written: the
+                # command `hostrouting`, another copy, writes it anew.
                 if place == HostLayout.program_path:
                     command = f"hostrouting apply --config {HostLayout.config_path}"
                 command_of_untrusted[place] = command
                 break  # others decide what comes after this place, so it need not be looked at
     for place, command in command_of_untrusted.items():
-        sentence = f"users other than root can change {place}, so the gate lets no unit pass"
-        remedy = Remedy(
-            "look first at what they may have written there, then let only root own and change it",
-            command,
+        yield Finding(
+            "file",
+            "error",
+            f"users other than root can change {place}, so the gate lets no unit pass",
+            place,
+            Remedy(
+                "let only root own and change it, then look at what others may have written there",
+                command,
+            ),
         )
-        yield Finding("file", "error", sentence, place, remedy)
 
 
 def _way_to(files: Files, path: str) -> Iterator[str]:

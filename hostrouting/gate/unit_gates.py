@@ -44,7 +44,8 @@ OTHER_FILES = (
 """The settings with which systemd runs a command on other files than the host's, even one with a +,
 such as the gate (tried with systemd 249 to 257). Their paths are not judged: a folder that a unit's
 user may write can have a link in it, and systemd mounts where the link leads. TemporaryFileSystem=
-only hides files: a gate that lacks one refuses the unit.
+only hides files: a gate that lacks config.json or the program refuses the unit, and one that does
+not see /run goes on without the lock.
 """
 _REFUSAL = "255"  # the exit status of a gate that refuses a start (`boot.units` says why)
 _BLANKS = " \t\r\v\f"  # what `[[:space:]]` means for the shell of the gate, in the C locale
@@ -80,8 +81,9 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     for finding in judge_gates(host, gated_units(config)):
         if finding.name == "requirement":  # a file that systemd has not read yet
             yield finding
-        # What opens all gates at once is only a warning. An apply mends a gate without a remedy, or
-        # with a reload as the remedy: it writes our drop-ins again, and reloads systemd.
+        # What opens all gates at once is only a warning. A finding without a remedy, or with a
+        # reload as its remedy, is left out, because an apply ends it: it writes our drop-ins again,
+        # and reloads systemd.
         elif finding.severity == "error" and finding.remedy not in {None, RELOAD}:
             yield finding._replace(severity=severity)
 
@@ -115,15 +117,14 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
         sentence = f"{path} lets {spoken(units)} start unchecked until the next boot: {reason}"
         yield Finding("gate-open", "warning", sentence, path, Remedy("to end this", f"rm {path}"))
         return
-    sentence = (
+    yield Finding(
+        "file",
+        "warning",
         f"{path} is ignored: it must be a file with a reason in it, and only root may be able to "
-        "write to it and its folder"
+        "write to it and its folder",
+        path,
+        Remedy("to open the gate", HostLayout.opening_command),
     )
-    remedy = Remedy(
-        command=f"rm {path}",
-        otherwise=Remedy("to open the gate", HostLayout.opening_command),
-    )
-    yield Finding("file", "warning", sentence, path, remedy)
 
 
 def _reason_to_open(files: Files, entry: Entry) -> str:

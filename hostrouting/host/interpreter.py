@@ -78,8 +78,8 @@ class NodeInterpreter:
 
     def find(self) -> str:
         """Return the path of a Python that is new enough and starts; "" if there is none. Usually
-        this is /usr/bin/python3. If it is absent, a link to an old one, such as python3.9 on RHEL
-        9, or does not start, it is the newest python3.N in /usr/bin that does.
+        this is /usr/bin/python3. On some hosts this path is absent, does not start, or leads to an
+        old Python (on RHEL 9 to python3.9); then the newest python3.N in /usr/bin is taken.
 
         Only names of files say how new it is. If none tells the version of python3, it is returned,
         and `compile` shows later whether it is too old.
@@ -146,8 +146,9 @@ def _failure_of_python(path: str, code: str, *arguments: str) -> str:
 
 
 def _failure_of_command(*command: str) -> str:
-    """Run the command. Return why it did not end with the exit code PASSED: the last line that it
-    has printed, or how it ended. Empty if it did.
+    """Run the command, which ends with the exit code PASSED (97) if all went well. Return why it
+    ended otherwise: the last line that it has printed as an error, or how it ended. Empty if all
+    went well.
     """
     try:
         ended = run_program(*command, timeout=_TIMEOUT, environment=_ENVIRONMENT)
@@ -156,7 +157,7 @@ def _failure_of_command(*command: str) -> str:
     if ended.code == PASSED:
         return ""
     lines = ended.err.strip().splitlines()
-    if ended.code > 0 and lines:  # with exit code 0, the output explains no failure
+    if ended.code > 0 and lines:  # a command that ends with 0 has printed no error
         return lines[-1]
     return ended.how
 

@@ -24,7 +24,7 @@ class ProcessLock:
     text with a level.
 
     If /run is full or read-only, the lock file may not exist. The block runs without it then: a
-    run, which would change files, cannot have the lock either.
+    run that would change files cannot open the lock either, and fails.
     """
 
     _descriptor: int | None = None
@@ -41,8 +41,8 @@ class ProcessLock:
         try:
             self._descriptor = open_lock(HostLayout.lock_path)
         except OSError as error:
-            # A run, which would change files, cannot open the lock file either. So the block goes
-            # on without the lock.
+            # Nobody is locked out in vain: a run that would change files cannot open the lock file
+            # either, and fails. So the block goes on without the lock.
             if not ProcessLock._has_said:
                 self._say(_WARNING, f"this runs without a lock, as there is none: {error}")
             ProcessLock._has_said = True

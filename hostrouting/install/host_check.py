@@ -85,9 +85,9 @@ def _findings_for_operator(
             remedy = remedy._replace(
                 command=line_to_allow(repair_options, finding.facts["mayAllow"])
             )
-        # Only the operator knows which device is right, so there is a command for each. Each new
-        # command is put in front of the earlier ones. So of several network cards, the one that
-        # Linux prefers is printed last, because the present routes may lead through another one.
+        # Only the operator knows which device is right, so there is a command for each. The loop
+        # puts each new command in front of the earlier ones: the first candidate, which is the
+        # card that Linux prefers, is printed last, and `expected` is reversed to keep its order.
         if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
             expected = report.families[0].expected_devs[::-1]
             for dev in finding.facts.get("candidates", expected):

@@ -304,7 +304,8 @@ def _make_part(
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with host.locked(ctx):
-            # The markers of the last check are wrong if the configuration cannot be read any more.
+            # The markers (files that tell other programs the verdict of the last check) are wrong
+            # if the configuration cannot be read any more.
             with markers_removed_on_failure(host.files):
                 config = read_installed(host)  # another run may have changed another section
             # The settings of a part are the attribute with the name of the part.

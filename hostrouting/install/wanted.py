@@ -82,11 +82,11 @@ def read_wanted(host: Host, request: Request) -> Wanted:
         installed = read_installed(host)
         names = request.names
         run = request.undone
-        # `request.config` is what was installed before the undone run. With the attributes of that
-        # run replaced in it, it is what the run has left. Is something else installed now?
+        # The undone run found `request.config` installed, and replaced some attributes in it. Is
+        # what it has left not what is installed now?
         if run is not None and installed != request.config.replaced(run.names, run.config):
             # Then another run has changed the host since, and may need the gate and the guard as
-            # they are. So of the names, only the first is restored, which is the section.
+            # they are. So only the section is restored, which is the first of the names.
             names = names[:1]
         config = installed.replaced(names, request.config)
     if request.undone is None:

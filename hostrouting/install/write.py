@@ -50,8 +50,8 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     writer = _Writer(host, plan)
     with recorded_in_errors(files=writer.changed, operations=writer.operations):
         if plan.files:
-            remove_markers(host.files)  # they hold the verdict on the former configuration
-        writer.stop_units()  # while their files still say which units there are to stop
+            remove_markers(host.files)
+        writer.stop_units()
         writer.change_files()
     return Effects(
         files=writer.changed, operations=tuple(writer.operations), warnings=plan.warnings
@@ -86,26 +86,23 @@ class _Writer:
                 self._manager.stop(unit)
 
     def change_files(self) -> None:
-        """Write and remove files, and have systemd read its own, in an order that does no harm if
-        the run is killed at any step.
+        """Write and remove files, and have systemd read its own: the steps 3 to 7 of the module's
+        docstring.
         """
         written, removed = self._plan.files
         missed_reload = self._plan.for_systemd("reload")  # for the changes of an earlier run
         of_systemd = [path for path in removed if _is_of_systemd(path)]
         others = [path for path in removed if path not in of_systemd]
-        self._remove(of_systemd)  # the program, which they run, is still there
+        self._remove(of_systemd)
         if of_systemd or missed_reload:
-            self._reload()  # now nothing runs the gate by a drop-in that is gone
+            self._reload()
             self.operations += missed_reload
-        # config.json is replaced only after that reload. Until then, systemd may still run the gate
-        # by a drop-in that is gone; if the run is killed, the former config.json tells the next run
-        # for which units.
         for file in written:
             file.write(self._host.files)
             self.changed.append(file.path)
         if any(_is_of_systemd(file.path) for file in written):
-            self._reload()  # now the gate is in force
-        self._remove(others)  # the program and config.json among these
+            self._reload()
+        self._remove(others)
 
     def _reload(self) -> None:
         if self._manager is not None:

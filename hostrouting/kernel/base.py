@@ -105,6 +105,8 @@ KIND_OF_ERRNO: dict[int, LookupEnd] = {
 
 class Answer(NamedTuple):
     """The kernel's answer for one destination: the FIB entry that decides, with all its next hops.
+    If that is an IPv6 route with a nexthop object, it is a route to the destination alone, with the
+    next hop that Linux uses: Linux does not say reliably which entry decides.
 
     Until a namespace gets its first custom rule, Linux keeps the IPv4 tables local and main merged,
     and reports table main for the entries of both.

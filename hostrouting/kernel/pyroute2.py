@@ -131,8 +131,9 @@ class _Pipe(Netlink):
         return errors
 
     def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-        """Ask the kernel for one of its lists, and yield (size, run) as `Netlink.dump_in_runs`
-        does. Here, each message is a run of its own.
+        """Ask the kernel for one of its lists, and yield its messages. As for
+        `Netlink.dump_in_runs`, each yield is (size, run), where a run is several messages of this
+        size; but here, each run is a single message.
         """
         for answer in self._answers(type_, NLM_F_DUMP, body):
             yield len(answer), answer

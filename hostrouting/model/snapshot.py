@@ -52,7 +52,9 @@ class Address(NamedTuple):
     peer: IP | None = None
 
     def faults_between(self) -> Iterator[Fault]:
-        """Yield a fault if the prefix length exceeds the number of bits of the address."""
+        """Yield what is wrong between the values, each of which is right: a prefix length that
+        exceeds the number of bits of the address.
+        """
         bits = (self.peer or self.ip).max_prefixlen
         if self.length > bits:
             yield Fault("length", str(self.length), f"is more than the {bits} bits of the address")

@@ -92,7 +92,10 @@ def read_fight(files: Files) -> Finding | None:
     """
     # Not by splitlines, which also ends a line at characters that a device's name can have.
     number, _, sentence = (files.read(HostLayout.fight_path) or "").partition("\n")
-    if number.isdecimal() and sentence:
+    with suppress(ValueError):  # it is not a number, or has thousands of digits
         facts = {"repairs": int(number)}
-        return Finding("fight", "warning", sentence.strip(), HostLayout.guard_unit, _REMEDY, facts)
+        if sentence:
+            return Finding(
+                "fight", "warning", sentence.strip(), HostLayout.guard_unit, _REMEDY, facts
+            )
     return None

@@ -148,6 +148,7 @@ class Uplink:
         """Return the next hops of a route to this destination, or what the route still needs before
         it can be added. `dev` or `gateway` is None if the route does not name it.
         """
+        # A named device may have its default route in a table of its own.
         defaults = self._of_main if dev is None else self.defaults
         # If the device of the default route is in doubt, take the only expected device, or wait.
         if dev is None and self._devs_in_doubt:
@@ -170,7 +171,7 @@ class Uplink:
                     return (NextHop(hop.dev),)
         # The gateway is named, and may need a device. If the default route has a next hop with this
         # gateway, that shows the device. Otherwise the gateway is assumed to be on the named device
-        # or, if none is named, on the device of the default route.
+        # or, if none is named, on the device of the default route; without both, `hops` is empty.
         elif dev or hops:
             with_gateway = [hop for hop in hops if hop.gateway == gateway]
             hops = with_gateway or [NextHop(dev or hops[0].dev, gateway)]

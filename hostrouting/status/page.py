@@ -97,10 +97,9 @@ def _verdict_lines(status: HostStatus) -> Iterator[str]:
 
 def _lines_to_type(status: HostStatus) -> Iterator[str]:
     """What apply would do, and the command that makes the host right."""
-    work = [] if status.plan is None else status.plan.work
-    if work:
+    if status.plan and status.plan.work:
         yield "What apply would do:"
-        yield from indented("", work)
+        yield from indented("", status.plan.work)
     if status.command:
         yield "To make this host right, as root:"
         yield f"  {status.command}"

@@ -19,6 +19,7 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.finding import Finding, Remedy, with_severity, worst_first
 from hostrouting.gate.health import find_faults
+from hostrouting.gate.unit_names import plain_instance
 from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import check_host
@@ -184,7 +185,7 @@ def _with_routing(
         for finding in check_findings
         if finding.name == "default-routes" and finding.severity != "note"
     ]
-    if plan is not None and plan.routes.changes and not choices:
+    if plan and plan.routes.changes and not choices:
         choices = answers.ask(lambda: _find_moves(config, host, plan)) or []
     findings += with_severity("error", choices)
     # An address that escapes comes before the findings below, which may explain it. The choices may
@@ -201,7 +202,7 @@ def _with_routing(
         findings += _findings_of(plan, host.files)
     findings += answers.findings
     command = "" if choices or is_config_suspect else _what_to_type(plan, check)
-    if plan is not None and command:
+    if plan and command:
         unwritable = _find_unwritable(host.files, plan, command)
         if unwritable:
             findings.append(unwritable)
@@ -233,7 +234,8 @@ def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]
         if finding.name == "default-routes" and is_right:
             yield finding._replace(severity="note")
         elif finding.severity != "note":
-            # A doubt may end by itself, too: with it, the host is "undecided", not "differs".
+            # A doubt may end by itself, as what can be retried may. A host with nothing worse than
+            # what may end is "undecided", not "differs".
             may_end = finding.can_retry or finding in check.doubts
             yield finding._replace(can_retry=may_end)
 
@@ -341,8 +343,10 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
     if manager is None:
         return []
     units = unit_states(manager, names, gated)
-    if len(names) == 1 and not units:  # a template without a loaded instance
-        return [UnitState(names[0], "stopped")]
+    if not units:  # one template without a loaded instance, or one pattern that nothing matches
+        # systemd shows nothing of a template, but all that it knows of an instance.
+        shown = unit_states(manager, [plain_instance(names[0])], gated)
+        return [UnitState(names[0], shown[0].state if shown else "unknown")]
     order = get_args(StateOfUnit)  # the worst first
     return sorted(units, key=lambda unit: order.index(unit.state))
 

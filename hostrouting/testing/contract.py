@@ -104,20 +104,21 @@ _THEIRS = 4
 """The route protocol of another program's routes: `static`."""
 
 
-def _ours(
+def _route(
     prefix: str = "192.0.2.0/24",
     gateway: str | None = "10.0.0.1",
     dev: str = "eth0",
     **fields: Any,
 ) -> Route:
-    # A route with the protocol of hostrouting. A test gives only the fields that it is about.
+    # A route for a test, which gives only the fields that it is about. Its protocol is that of
+    # hostrouting unless the test gives another one.
     route = Route.to(prefix, dev=dev, gateway=gateway, protocol=OURS)
     return route._replace(**fields)
 
 
-def _ours6(gateway: str = "2001:db8::1", dev: str = "eth0", **fields: Any) -> Route:
+def _route6(gateway: str = "2001:db8::1", dev: str = "eth0", **fields: Any) -> Route:
     """A route of IPv6, with the kernel's default metric unless another one is given."""
-    return _ours("2001:db8:1::/64", gateway, dev, **{"metric": 1024, **fields})
+    return _route("2001:db8:1::/64", gateway, dev, **{"metric": 1024, **fields})
 
 
 def _with_hops(route: Route, **fields: Any) -> Route:
@@ -131,30 +132,30 @@ def _joined(first: Route, second: Route) -> Route:
 
 
 _WITH_TWO_DEVICES = _joined(
-    _with_hops(_ours("192.0.3.0/24"), weight=2), _ours("192.0.3.0/24", "172.16.0.1", "ib0")
+    _with_hops(_route("192.0.3.0/24"), weight=2), _route("192.0.3.0/24", "172.16.0.1", "ib0")
 )
 _UNREACHABLE = Route.to("198.51.100.0/24", type="unreachable", protocol=OURS)
 _ADDED = (
     _WITH_TWO_DEVICES,
     _UNREACHABLE,
-    _ours(table=100, metric=7, mtu=1400, advmss=1360, prefsrc=as_ip("10.0.0.4")),
-    _ours("198.18.0.0/24", tos=0x10),
-    _ours("203.0.113.0/24", gateway=None, dev="ib0"),
-    _ours6(metric=5),
-    _with_hops(_ours("192.0.4.0/24", "203.0.113.1"), onlink=True),
-    _with_hops(_ours6("2001:db8:9::1", metric=6), onlink=True),
+    _route(table=100, metric=7, mtu=1400, advmss=1360, prefsrc=as_ip("10.0.0.4")),
+    _route("198.18.0.0/24", tos=0x10),
+    _route("203.0.113.0/24", gateway=None, dev="ib0"),
+    _route6(metric=5),
+    _with_hops(_route("192.0.4.0/24", "203.0.113.1"), onlink=True),
+    _with_hops(_route6("2001:db8:9::1", metric=6), onlink=True),
 )
 """Routes that are added, and read back with all attributes."""
-_APPENDED = _ours("172.16.0.0/16")
-_TWO_HOPS = _joined(_ours("192.0.5.0/24"), _ours("192.0.5.0/24", "10.0.0.2"))
-_THEIRS6 = _ours6(protocol=_THEIRS)
-_OURS6 = _with_hops(_ours6("2001:db8::2"), weight=7)
+_APPENDED = _route("172.16.0.0/16")
+_TWO_HOPS = _joined(_route("192.0.5.0/24"), _route("192.0.5.0/24", "10.0.0.2"))
+_THEIRS6 = _route6(protocol=_THEIRS)
+_OURS6 = _with_hops(_route6("2001:db8::2"), weight=7)
 _ON_LINK6 = _OURS6._replace(next_hops=(NextHop("eth0"),))
 _CHANGES: tuple[tuple[str, Verb, tuple[Route, ...]], ...] = (
     ("done", "add", _ADDED),
     # `add` is refused if any route has the key; another metric is another key.
-    ("done", "add", (_ours(), _with_hops(_ours(metric=9), dead=True, linkdown=True))),
-    ("exists", "add", (_ours(gateway="10.0.0.2"), _ours("10.0.0.0/24"), _ours6(metric=5))),
+    ("done", "add", (_route(), _with_hops(_route(metric=9), dead=True, linkdown=True))),
+    ("exists", "add", (_route(gateway="10.0.0.2"), _route("10.0.0.0/24"), _route6(metric=5))),
     # `append` stands behind the holder of the key, which is the kernel's route.
     ("done", "append", (_APPENDED,)),
     ("exists", "append", (_APPENDED,)),
@@ -163,39 +164,41 @@ _CHANGES: tuple[tuple[str, Verb, tuple[Route, ...]], ...] = (
         "no-such-route",
         "delete",
         (
-            _ours(metric=6),
-            _ours(metric=9, protocol=_THEIRS),
-            _ours(metric=9, prefsrc=as_ip("10.0.0.4")),
-            _ours(metric=9, type="blackhole", next_hops=()),
-            _ours(metric=9, gateway="10.0.0.2"),
-            _ours(metric=9, dev="ib0"),
+            _route(metric=6),
+            _route(metric=9, protocol=_THEIRS),
+            _route(metric=9, prefsrc=as_ip("10.0.0.4")),
+            _route(metric=9, type="blackhole", next_hops=()),
+            _route(metric=9, gateway="10.0.0.2"),
+            _route(metric=9, dev="ib0"),
         ),
     ),
-    ("done", "delete", (_ours(metric=9), _ours(protocol=0))),
-    ("no-such-route", "delete", (_ours(metric=9),)),
+    ("done", "delete", (_route(metric=9), _route(protocol=0))),
+    ("no-such-route", "delete", (_route(metric=9),)),
     # A route with one next hop is not the one before it, which has a second one.
-    ("done", "append", (_TWO_HOPS, _ours("192.0.5.0/24"))),
-    ("done", "delete", (_ours("192.0.5.0/24"),)),
+    ("done", "append", (_TWO_HOPS, _route("192.0.5.0/24"))),
+    ("done", "delete", (_route("192.0.5.0/24"),)),
     # In IPv6, next hops come and go one by one, each with the protocol of who has added it.
     ("done", "append", (_THEIRS6, _OURS6, _ON_LINK6)),
-    ("exists", "append", (_joined(_ours6("2001:db8::3"), _OURS6), _ON_LINK6)),
+    ("exists", "append", (_joined(_route6("2001:db8::3"), _OURS6), _ON_LINK6)),
     ("no-such-route", "delete", (_THEIRS6._replace(protocol=OURS), _with_hops(_OURS6, dev="ib0"))),
     ("done", "delete", (_ON_LINK6,)),
     ("done", "append", (_THEIRS6._replace(metric=7), _OURS6._replace(metric=7))),
     ("no-such-route", "delete", (_joined(_THEIRS6, _OURS6)._replace(metric=7),)),  # but ours goes
     # What Linux refuses, or what fits into no message.
-    ("invalid", "add", (_ours(metric=1 << 40), _ours(prefsrc=as_ip("203.0.113.9")))),
+    ("invalid", "add", (_route(metric=1 << 40), _route(prefsrc=as_ip("203.0.113.9")))),
     (
         "gateway-not-on-link",
         "add",
-        (_ours(gateway="203.0.113.1"), _ours(dev="ib0"), _ours6("2001:db8:9::1", metric=1)),
+        (_route(gateway="203.0.113.1"), _route(dev="ib0"), _route6("2001:db8:9::1", metric=1)),
     ),
-    ("device-down", "add", (_ours(gateway=None, dev="idle0"),)),
-    ("no-such-device", "add", (_ours(dev="gone0"),)),
+    ("device-down", "add", (_route(gateway=None, dev="idle0"),)),
+    ("no-such-device", "add", (_route(dev="gone0"),)),
 )
 """Changes, made one after the other: the kind of the outcome, the verb, and the routes."""
 _INSTALLED_AT_END = {*_ADDED, _APPENDED, _TWO_HOPS, _joined(_THEIRS6, _OURS6)}
-_INSTALLED_AT_END.add(_ours6("2001:db8::2", metric=7))  # Linux lists no weight of a single next hop
+_INSTALLED_AT_END.add(
+    _route6("2001:db8::2", metric=7)
+)  # Linux lists no weight of a single next hop
 """The routes that are there afterwards."""
 
 
@@ -247,8 +250,8 @@ class BackendContract:
         """With `near`, a snapshot may leave routes out, but none that overlaps one of these
         prefixes, no default route, and none of hostrouting.
         """
-        overlapping, ours = _ours("198.18.0.0/24", protocol=_THEIRS), _ours("192.0.4.0/24")
-        default = _ours("0.0.0.0/0", metric=50, protocol=_THEIRS)
+        overlapping, ours = _route("198.18.0.0/24", protocol=_THEIRS), _route("192.0.4.0/24")
+        default = _route("0.0.0.0/0", metric=50, protocol=_THEIRS)
         added = {overlapping, ours, default}
         with self.make() as backend:
             backend.change([RouteRequest("add", route) for route in added])
@@ -310,10 +313,10 @@ class BackendContract:
         """
         with self.make() as backend, backend.watch() as watch:
             _await_silence(watch)
-            backend.change([RouteRequest("add", _ours())])
+            backend.change([RouteRequest("add", _route())])
             assert watch.wait(5)
             _await_silence(watch)
-            backend.change([RouteRequest("delete", _ours())])
+            backend.change([RouteRequest("delete", _route())])
             assert watch.wait(1e9)  # longer than poll() can wait: 2^31 ms
 
     def test_watch_waits(self) -> None:

@@ -65,8 +65,9 @@ def _ip(lines: str, *options: str) -> None:
 
 
 def _await_routes() -> None:
-    """Wait until the host has all its routes. Linux adds some of them a little later: it first has
-    to notice that a new device has a carrier, and it adds the route of an IPv6 address late.
+    """Wait until the host has all routes that its fake twin (`contract_host`) has. Linux adds some
+    of them a little later: it first has to notice that a new device has a carrier, and it adds the
+    route of an IPv6 address late.
     """
     promised = set(contract_host().snapshot().routes)
     with NetlinkBackend() as backend, backend.watch() as watch:

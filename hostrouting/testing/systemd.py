@@ -177,7 +177,9 @@ class FakeManager:
         }
 
     def _files_on_disk(self) -> dict[str, str]:
-        """By path: the text of each file, and the target of each link."""
+        """By path: the text of each file, and the target of each link. What systemd has read at its
+        last reload is compared with this, to see whether a unit needs another reload.
+        """
         if self.files is None:
             return {}
         return {**self.files.texts, **self.files.links}

@@ -129,7 +129,8 @@ def await_pass(
     """
     until = clock.now() + wait
     said = ""
-    # If the kernel cannot be opened, there is no pass that would remove the markers.
+    # The markers tell other programs the verdict of the last check. A pass that fails removes them;
+    # if the kernel cannot be opened, there is no pass.
     with markers_removed_on_failure(host.files):
         kernel = host.open_kernel()
     with kernel as backend, Reports(backend, clock) as reports:

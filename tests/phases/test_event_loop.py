@@ -208,9 +208,7 @@ def test_a_coroutine_in_a_task(divisor: int, result: float | None) -> None:
 
 @pytest.mark.parametrize("blocked", [0.0, 0.2])
 def test_a_coroutine_of_a_cancelled_task(blocked: float) -> None:
-    """At the deadline, the coroutine is cancelled, and has ended before its task is undone; also if
-    its first step blocks the loop until then.
-    """
+    """At the deadline, the coroutine is cancelled, and has ended before its task is undone."""
     log: list[str] = []
 
     async def fetch() -> None:

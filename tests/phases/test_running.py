@@ -79,7 +79,6 @@ TASK = StubTask("a")
 TREE = phases.serial(TASK, phases.serial(TASK, name="b"), name="all")
 REPORT = ran(TASK)
 
-
 REFUSED: dict[str, Callable[[], object]] = {
     "no step 'b' has ended; the steps that have ended are: a$": lambda: REPORT.find("b"),
     "no step 'a' has ended; the steps that have ended are: none$": lambda: REPORT.find(

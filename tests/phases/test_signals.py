@@ -141,28 +141,6 @@ def test_a_handler_of_the_program_that_raises() -> None:
     assert Program(code).end()[:2] == (0, "cancelled RuntimeError: no lease 1\n")
 
 
-@pytest.mark.linux
-def test_a_log_handler_that_raises() -> None:
-    """Its error ends no run whose task still runs: it is raised when the task has ended."""
-    code = """
-        import logging, threading
-        class Raises(logging.Handler):
-            def emit(self, record):
-                if "stopping" in record.getMessage():
-                    raise RuntimeError("no connection")
-        logging.getLogger("phases").addHandler(Raises())
-        def work(ctx):
-            ready()
-            ctx.sleep(60)
-        seen = []
-        try:
-            phases.run(phases.task("work")(work), ctx=phases.Context(observers=[seen.append]))
-        except RuntimeError as error:
-            print(error, seen[-1].status, threading.active_count())
-    """
-    assert Program(code).end(signal.SIGTERM)[:2] == (0, "no connection cancelled 1\n")
-
-
 class _AtLine:
     """Send SIGINT before the n-th line of phases that the main thread runs inside the block."""
 

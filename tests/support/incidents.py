@@ -9,7 +9,6 @@ from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200, plain_vm
-from tests.support.cli import Said, say
 from tests.support.tasks import LAYOUT, document, manager_of, run
 
 KUBELET = "kubelet.service"
@@ -37,20 +36,6 @@ def escaping_node() -> FakeHost:
     host.kernel.add_link(Link(name="ib0", index=0))
     host.kernel.add_address("ib0", "172.16.1.10/16")
     return host
-
-
-# What the operator types.
-
-
-def apply(host: FakeHost, text: str, *options: str) -> Said:
-    return say("apply", "--wait", "0", "--config", "-", *options, host=host, stdin=text.encode())
-
-
-def plan(host: FakeHost, text: str, *options: str) -> Said:
-    return say("plan", "--config", "-", *options, host=host, stdin=text.encode())
-
-
-# What has happened to the node.
 
 
 def edit_config(host: FakeHost, edit: Callable[[dict[str, Any]], object]) -> None:

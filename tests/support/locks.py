@@ -21,9 +21,7 @@ time.sleep(300)
 
 @contextmanager
 def leased_by_another_user(path: Path) -> Iterator[None]:
-    """The file belongs to another user, a process of whom has a write lease of it, and keeps this
-    when another process wants to open the file, until the block ends.
-    """
+    """A process of another user has a write lease of the file, and keeps it to the block's end."""
     os.chown(path, _OTHER, _OTHER)
     with path.open("r+b") as file:
         command = ["/usr/bin/python3", "-c", _LEASE]

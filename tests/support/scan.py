@@ -9,11 +9,10 @@ NOT_JUDGED = ("not-judged", None)
 
 
 def scanned(
-    snapshot: Snapshot, family: int, address: int, *, user: int = 0, source: int | None = None
+    snapshot: Snapshot, family: int, address: int, *, user: int = 0
 ) -> tuple[str, Route | None]:
-    """What becomes of a packet of this user, without a mark, by each rule and route."""
-    if source is None:  # an IPv6 packet without a source is in no block
-        source = 0 if family == IPV4 else -1
+    """What becomes of a packet of this user, without a mark or source, by each rule and route."""
+    source = 0 if family == IPV4 else -1  # an IPv6 packet without a source is in no block
     rules = [rule for rule in snapshot.rules if rule.family == family]
     for rule in sorted(rules, key=lambda rule: rule.priority):
         if is_selected(rule, address, user, source):

@@ -31,7 +31,6 @@ OVERRIDE = f"{LAYOUT.unit_directory}/{KUBELET}.d/10-kubeadm.conf"
 PROBES = {"enabled": True, "interfaces": ["eth0"], "ensureRoute": False}
 Change = Callable[[FakeHost], object]
 
-
 REPAIR_LINE = "hostrouting repair | hostrouting apply --config -"
 
 
@@ -134,11 +133,6 @@ def end_guard(host: FakeHost) -> None:
         "ExecMainStartTimestamp": "Thu 09:00 UTC",
     }
     manager_of(host).errors[LAYOUT.guard_unit] = ("[Errno 12] Cannot allocate memory",)
-
-
-def mask_guard(host: FakeHost) -> None:
-    properties = {"ActiveState": "inactive", "LoadState": "masked"}
-    manager_of(host).properties[LAYOUT.guard_unit] = properties
 
 
 def take_kubelet_out(settings: dict[str, Any]) -> None:

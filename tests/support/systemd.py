@@ -22,7 +22,6 @@ from tests.support.waiting import wait_for
 
 PROJECT = Path(__file__).resolve().parents[2]
 
-
 HOST_FOLDERS = (
     "/etc/hostrouting",
     "/etc/aks-flex-node",

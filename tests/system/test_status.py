@@ -62,9 +62,7 @@ def type_line(system: System, line: str) -> None:
 
 
 def a_refused_unit(escaping: System) -> None:
-    """Given an overlap, kubelet is refused; after the repair, it is to be started, although the
-    limit of starts is reached.
-    """
+    """After the repair, kubelet is to be started, although the limit of starts is reached."""
     escaping.lay(OVERRIDE, LIMITED)
     escaping.must("systemctl", "daemon-reload")
     assert escaping.run("systemctl", "start", KUBELET).returncode == 1
@@ -172,9 +170,7 @@ def a_start_that_is_skipped(repaired: System) -> None:
 
 
 def a_unit_that_another_one_holds_back(repaired: System) -> None:
-    """Given a failed unit that kubelet requires, systemd shows only that kubelet does not run. The
-    page says where the reason is.
-    """
+    """Given a failed unit that kubelet requires, the page says where the reason is."""
     fails = "[Service]\nType=oneshot\nExecStart=/bin/false\n"
     repaired.lay(f"{LAYOUT.unit_directory}/fails.service", fails)
     repaired.lay(OVERRIDE, "[Unit]\nRequires=fails.service\nAfter=fails.service\n")

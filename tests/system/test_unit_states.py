@@ -111,6 +111,15 @@ def a_masked_unit(system: System) -> None:
         end(system)
 
 
+def what_is_not_loaded(system: System) -> None:
+    """A template is as its instances would be; a name without a file is unknown."""
+    words = {"agent@": "STOPPED", "nosuch@": "UNKNOWN", "nosuch*": "UNKNOWN", "getty@": "NOT GATED"}
+    for unit, word in words.items():
+        done = hostrouting(system, "status", unit)
+        assert done.stdout.startswith(f"{word}: {unit}"), done.stdout
+        assert done.returncode == (2 if word == "UNKNOWN" else 0), unit
+
+
 def open_gates(system: System) -> list[str]:
     """The units whose gate is open, as `status` says, and what else it says."""
     document = json.loads(hostrouting(system, "status", "--json").stdout)
@@ -162,6 +171,7 @@ STORIES = (
     a_refused_unit,
     a_crash_loop,
     a_masked_unit,
+    what_is_not_loaded,
     drop_ins_of_somebody_else,
     a_drop_in_that_was_not_read,
 )

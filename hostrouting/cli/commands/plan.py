@@ -74,8 +74,9 @@ def _failure_lines(plan: Plan) -> Iterator[str]:
     remedy.
     """
     word = "NOT READY" if plan_code(plan) == CANNOT_DECIDE else "WOULD FAIL"
-    first, *others = plan.failures
+    first = plan.failures[0]
     yield f"{word}: {first.sentence}"
+    lines = finding_lines([each for each in plan.failures if each.name != "route-conflict"])
     if first.name != "route-conflict":
-        yield from remedy_lines(first.remedy)
-    yield from finding_lines([each for each in others if each.name != "route-conflict"])
+        next(lines)  # the line of the first, which is in the headline
+    yield from lines

@@ -49,10 +49,16 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     if findings:
         say("what to know about this repair:", *finding_lines(findings))
     if check_now.report.verdict == "ok" and not check_with_config.report.routes:
-        say(
+        remark = (
             "nothing escapes now, so no route is added; a route that was typed by hand is gone "
             "after the next boot"
         )
+        if arguments.allow:
+            # The check of now allows these devices already.
+            remark = (
+                f"with {' and '.join(arguments.allow)} allowed, nothing escapes: no route is added"
+            )
+        say(remark)
     proposed = proposal.config.to_mapping()
     document = {
         "schema": "hostrouting/repair/1",

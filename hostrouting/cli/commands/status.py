@@ -19,6 +19,7 @@ import argparse
 
 from hostrouting.boot.program import version
 from hostrouting.cli.output import Page
+from hostrouting.cli.source import bad_input
 from hostrouting.host.host import Host
 from hostrouting.host.systemd import unit_name
 from hostrouting.install.plan import Plan
@@ -28,7 +29,9 @@ from hostrouting.status import HostStatus, find_status, metric_lines, status_lin
 def run(arguments: argparse.Namespace, host: Host) -> Page:
     # Print the status of this host, of one of its units, or as metrics.
     unit = arguments.unit
-    status = find_status(host, "" if unit is None else unit_name(unit))
+    if unit == "":
+        raise bad_input("UNIT", "is empty", "name a unit")
+    status = find_status(host, unit_name(unit) if unit else "")
     lines = metric_lines(status) if arguments.metrics else status_lines(status)
     return Page(status.code, _document(status), lines)
 

@@ -32,10 +32,6 @@ def list_routes(
 ) -> list[Route]:
     """Return the routes of all tables, in the kernel's order. With `near`, most routes that overlap
     none of these prefixes are left out (`RouteBackend.snapshot`).
-
-    Decoding 100,000 messages would take long. Of messages that differ only in the destination, just
-    the first is decoded. Each of the others becomes a copy of its route with another destination,
-    or is left out because it is not `near`.
     """
 
     @cache

@@ -71,16 +71,14 @@ _LOOKUP_FLAGS = {
     # IPv6 reports the right table without that flag, and refuses it.
     IPV6: _RTM_F_FIB_MATCH,
 }
+_NO_FLAGS = 0
 
 
 def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer, ...]:
     """Ask the kernel what it would do with a plain packet to each destination, and return the
     answers in this order (`RouteBackend.lookup`).
     """
-    questions = [
-        _plain_packet(address.version) + attribute(RTA_DST, address.packed)
-        for address in destinations
-    ]
+    questions = [_question(each, _LOOKUP_FLAGS[each.version]) for each in destinations]
     # All answers are received before any is decoded, because to decode one, `AskedNames` may ask
     # for the name of a device on the same socket.
     messages = [*netlink.ask(RTM_GETROUTE, questions)]
@@ -88,18 +86,46 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
     # the prefix of the route, and every lookup has the sequence number 0. So `cache` decodes each
     # answer only once.
     decode_answer = cache(partial(_decode_answer, names=AskedNames(netlink)))
-    return tuple(map(decode_answer, messages))
+    answers = [*map(decode_answer, messages)]
+
+    doubtful = [place for place, answer in enumerate(answers) if _may_be_another_route(answer)]
+    questions = [_question(destinations[place], _NO_FLAGS) for place in doubtful]
+    messages = [*netlink.ask(RTM_GETROUTE, questions)]
+    for place, message in zip(doubtful, messages, strict=True):
+        answers[place] = decode_answer(message)
+    return tuple(answers)
+
+
+def _question(destination: IP, flags: int) -> bytes:
+    """The request that looks up a plain packet to this destination."""
+    return _plain_packet(destination.version, flags) + attribute(RTA_DST, destination.packed)
 
 
 @cache
-def _plain_packet(family: int) -> bytes:
+def _plain_packet(family: int, flags: int) -> bytes:
     """The beginning of a request that looks up a plain packet, which is ICMP and from root; the
     caller appends the destination.
     """
-    fixed = question_rtmsg(family, width_of(family), _LOOKUP_FLAGS[family])
+    fixed = question_rtmsg(family, width_of(family), flags)
     from_root = number_attribute(_RTA_UID, 0)
     is_icmp = attribute(_RTA_IP_PROTO, bytes([_ICMP[family]]))
     return fixed + from_root + is_icmp
+
+
+def _may_be_another_route(answer: Answer) -> bool:
+    """Whether Linux may use another route than that of this answer, because it is an IPv6 route
+    with a nexthop object.
+
+    On each CPU, Linux caches the result of a lookup at the next hop, and routes with the same
+    nexthop object share it (`rt6_get_pcpu_route` in net/ipv6/route.c). The device and gateway of
+    this result are right, but its route is the one that was looked up first. With
+    `_RTM_F_FIB_MATCH`, Linux answers with that route and all its next hops; without flags, with the
+    device and gateway that packets take. IPv4 has no such cache.
+    """
+    route = answer.route
+    if route is None or route.prefix.family == IPV4:
+        return False
+    return route.nexthop_id is not None
 
 
 def _decode_answer(message: bytes | KernelError, names: Mapping[int, str]) -> Answer:

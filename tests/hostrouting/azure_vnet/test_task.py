@@ -118,9 +118,7 @@ def test_nothing_configured() -> None:
 
 @pytest.mark.parametrize("given", [{"ebtables": FakeEbtables()}, {"link_layer": FakeLinkLayer()}])
 def test_a_host_with_another_kernel(tmp_path: Path, given: dict[str, Any]) -> None:
-    """Without its rules and MAC addresses it is refused, and they without it, because then routes
-    of this machine would be deleted; so is an image, which has no kernel.
-    """
+    """Without its rules and MAC addresses it is refused, and they without it; so is an image."""
     task = CleanStaleAzureVnet(azure.config(), host=FakeHost(), **given)
     failure_of(run, task, of=TypeError, match="have to be of one host: leave out all three")
     with pytest.raises(TypeError, match="have to be of one host"):

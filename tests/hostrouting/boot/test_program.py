@@ -67,9 +67,7 @@ ATTRS = [name for name in SOURCES if name.startswith("attr")]
     ],
 )
 def test_the_sources_decide(change: dict[str, bytes | None], *, differs: bool) -> None:
-    """Others may have written them, and the rest of the program as it has to be. Who has compiled
-    the program only makes it slower, and the release of attrs does not count.
-    """
+    """They have to be ours; who has compiled them, and the release of attrs, do not count."""
     changed = {**SOURCES, **change}
     files = {name: text for name, text in changed.items() if text is not None}
     found = Program().differs(files_with(pack(files)))
@@ -113,9 +111,7 @@ def test_no_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.linux
 def test_the_program_itself(tmp_path: Path) -> None:
-    """It has each source and its .pyc, works without other packages, can install itself, and says
-    how it is typed.
-    """
+    """It works without other packages, can install itself, and says how it is typed."""
     program, copy = tmp_path / "a folder/hostrouting.pyz", tmp_path / "copy"
     program.parent.mkdir()
     program.write_bytes(compiled_program(sys.executable))

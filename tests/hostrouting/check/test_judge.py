@@ -244,6 +244,18 @@ pods here may have addresses in a part; Cilium names an address of its own as th
 a CNI's rule for a pod names the pod's device, too, and leads to a card
 + address 10.9.0.4/32 dev eth0; default via 10.1.0.1 dev eth1 table 100; default dev ib0 table 7
   undecided | rule pref 2048 from 10.9.0.4/32
+of the packets to pods of this node, a rule may lead out some that have a source of this host
++ address 10.244.1.1/24 dev cni0; 10.244.1.0/24 dev cni0 proto 2
++ default via 10.0.0.1 dev eth0 table 100; address 10.0.32.4/24 dev eth1
+  undecided | rule from 10.0.0.4/32 fwmark 0/0xff | 10.244.0.0/16
+  undecided | rule from 10.0.0.4/32 ipproto tcp   | 10.244.0.0/16
+  undecided | rule from 10.0.0.4/32 uidrange 0-0  | 10.244.0.0/16
+  undecided | rule from 10.244.1.1/32 ipproto udp | 10.244.0.0/16
+  overlap   | rule from 10.244.1.1/32             | 10.244.0.0/16
+  ok        | rule from 10.244.1.2/32 ipproto udp | 10.244.0.0/16
+  ok        | rule from 10.0.0.4/32 ipproto tcp   | 10.245.0.0/16
+  ok        | rule from 10.0.0.4/32 oif eth0      | 10.244.0.0/16
+  ok        | default dev eth1 table 7; rule from 10.0.32.4/32 ipproto tcp lookup 7 | 10.244.0.0/16
 what a service sends from an address of lo leaves by a card
   undecided | address 10.9.0.4/32 dev lo; elsewhere; rule from 10.9.0.4/32
 only IPv6 chooses a source without a route, and looks up again

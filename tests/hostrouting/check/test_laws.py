@@ -23,10 +23,10 @@ from hostrouting.config.settings import HostRoutingConfig, RouteOverlapConfig
 from hostrouting.fib.engine import Decision, Fib
 from hostrouting.fib.not_judged import not_judged
 from hostrouting.kernel.base import RouteBackend
-from hostrouting.model.prefix import IPV4, Prefix, as_ip, ip_at, width_of
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, ip_at, width_of
 from hostrouting.model.route import OURS, REFUSING, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
-from hostrouting.model.snapshot import Address, Snapshot
+from hostrouting.model.snapshot import Snapshot
 from tests.support.examples import scaled
 from tests.support.near import by_all_and_by_few
 from tests.support.nodes import BITS, block_of, nodes, with_rules
@@ -43,6 +43,11 @@ _A_POD_IN_THE_SECOND_HALF = (
     "link cali1 veth; 10.96.0.33/32 table 100 nexthop dev eth0 nexthop dev cali1"
 )
 """A rule for table main would hide the pod, so only the first half has one."""
+_DOUBT_BESIDE_AN_ESCAPE = (
+    "-default; rule pref 189 fwmark 0/0xff lookup 254; rule pref 3918 from 0.0.0.0/8; "
+    "default dev eth0 table 100; prohibit 10.96.0.22 table 100"
+)
+"""Only marked packets are in doubt: a route to four addresses leads none by another device."""
 RANK = {"ok": 0, "undecided": 1, "no-default-route": 2, "overlap": 3}
 """How bad a verdict is."""
 
@@ -161,46 +166,6 @@ def test_ok_is_not_wrong_for_any_user(node: tuple[int, Snapshot], user: int) -> 
 
 
 @often_assumed
-@given(nodes(), st.integers(1, 32_765))
-def test_a_host_whose_connections_escape_is_never_ok(
-    node: tuple[int, Snapshot], place: int
-) -> None:
-    """IPv4 looks up again with the source of the first route, and a rule for it may decide."""
-    family, snapshot = node
-    assume(family == IPV4)
-    host = with_a_way_out_of_its_own(snapshot, "10.0.0.4", place)
-    block = block_of(family)
-    [report] = checked(host, [block]).families
-    assume(report.expected_devs)
-    judge = judge_of(host, family)
-    escaping = [each for each in addresses_of(block) if connection_escapes(judge, host, each)]
-    assume(escaping)
-    assert report.verdict != "ok"
-
-
-def with_a_way_out_of_its_own(snapshot: Snapshot, source: str, priority: int) -> Snapshot:
-    """The host with this source on eth0, and a rule that leads it to ib1."""
-    own = as_ip(source)
-    routes = [Route.to("0.0.0.0/0", dev="ib1", table=100)]
-    for route in snapshot.routes:
-        is_by_eth0 = route.type == "unicast" and route.devs == ("eth0",)
-        routes.append(route._replace(prefsrc=own) if is_by_eth0 else route)
-    host = snapshot._replace(
-        addresses=(*snapshot.addresses, Address(own, 24, "eth0")), routes=tuple(routes)
-    )
-    return with_rules(host, [Rule(IPV4, priority, table=100, src=Prefix.of(own))])
-
-
-def connection_escapes(judge: Judge, snapshot: Snapshot, address: int) -> bool:
-    """Whether the second lookup, with the source of the first, leads an IPv4 connection away."""
-    kind, first = scanned(snapshot, IPV4, address)
-    if kind != "unicast" or first is None or first.prefsrc is None:
-        return False
-    kind, second = scanned(snapshot, IPV4, address, source=int(first.prefsrc))
-    return grade_of(judge, kind, second) is Grade.ESCAPE
-
-
-@often_assumed
 @given(nodes(), st.integers(0, 3))
 def test_a_repair_repairs_and_takes_nothing_away(node: tuple[int, Snapshot], place: int) -> None:
     """With its routes, each address that was lost is fine, but for those that are named."""
@@ -297,6 +262,7 @@ def test_a_repair_keeps_nothing_from_a_cni(node: tuple[int, Snapshot]) -> None:
 
 
 @settings(often_assumed, max_examples=scaled(55))
+@example((IPV4, vm_of(_DOUBT_BESIDE_AN_ESCAPE)), 5)
 @given(nodes(), st.integers(0, 15))
 def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     node: tuple[int, Snapshot], place: int
@@ -304,8 +270,12 @@ def test_no_set_of_prefixes_repairs_more_or_as_much_with_fewer(
     """Every set of prefixes in a block of four addresses is tried; only what escapes may move."""
     family, snapshot = node
     block, repair = first_repair(snapshot, family, place)
-    routes = [repair[0]._replace(prefix=prefix) for prefix in prefixes_inside(block)]
+    # With the lowest metric, Linux takes each of them whatever other route has its prefix.
+    route = repair[0]._replace(metric={IPV4: 0, IPV6: 1}[family])
+    routes = [route._replace(prefix=prefix) for prefix in prefixes_inside(block)]
     held = {route.key for route in snapshot.routes if route.protocol != OURS}
+    # No route of ours is replaced if another one has its key, which only IPv6 allows.
+    assume(held.isdisjoint(route.key for route in snapshot.routes if route.protocol == OURS))
     free = [route for route in routes if route.key not in held]
     judge = judge_of(snapshot, family)
     before = by_address(judge, block)
@@ -365,10 +335,14 @@ def by_address(judge: Judge, block: Prefix) -> list[Part]:
 
 
 def is_spoilt(was: Part, now: Part, added: Collection[Route]) -> bool:
-    """Whether these routes make an address worse, or lead one elsewhere that does not escape."""
+    """Whether these routes make an address worse, or lead one elsewhere that does not escape. What
+    is in doubt for plain packets stays where it is; a doubt about others alone does not matter.
+    """
+    if now.opinion.grade > was.opinion.grade or now.worst_grade > was.worst_grade:
+        return True
     taken_by = now.decision.route
     if was.opinion.grade is Grade.ESCAPE or taken_by is None or taken_by not in added:
-        return now.worst_grade > was.worst_grade
-    if was.worst_grade is not Grade.FINE or was.decision.route is None:
+        return False
+    if was.opinion.grade is not Grade.FINE or was.decision.route is None:
         return True
     return set(was.decision.route.next_hops) != set(taken_by.next_hops)

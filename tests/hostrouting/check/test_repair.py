@@ -3,6 +3,8 @@
 from hostrouting.check.results import CheckReport, FamilyReport
 from hostrouting.config.settings import StaticRoutesConfig
 from hostrouting.model.prefix import as_ip
+from hostrouting.model.snapshot import Link
+from hostrouting.testing import h200
 from tests.support.ip_text import HostRow, host_rows
 from tests.support.topologies import checked, checked_as, vm_of
 
@@ -22,8 +24,8 @@ in Linux, the type of service and the source are parts of the key
   172.16.0.0/17 172.16.128.0/17 | 172.16.0.0/16 dev ib0; 172.16.0.0/17 dev ib0 tos 16
 + ipv6; fd44::/64 from fd99::/64 dev eth1 dead metric 1024
   fd44::/64 | fd44::/64 dev ib0 metric 2000 | fd44::/64
-one of ours with a better metric is not replaced, so the prefix has to be longer
-  fd44::/65 fd44::8000:0:0:0/65 | ipv6; fd44::/64 dev ib0 metric 512 proto ours | fd44::/64
+one of ours is replaced, whatever its metric
+  fd44::/64 | ipv6; fd44::/64 dev ib0 metric 512 proto ours | fd44::/64
 a throw in table main ends its lookup
   172.16.0.0/17 172.16.128.0/17 | throw 172.16.0.0/16
 what the first rule for table main suppresses is used by the second one
@@ -49,7 +51,7 @@ the host does not have the expected device
   no-gateway | | dev=eth9
 Linux refuses an IPv6 route with its own gateway inside, unless a longer one leads to the gateway
 + ::/0 via 2001:db8::1 dev eth0 metric 1024; 2001:db8::/32 dev ib0 metric 100
-  2001:db8::/33 2001:db8:8000::/33 | 2001:db8::/64 dev eth0 metric 256 proto 2 | 2001:db8::/32
+  2001:db8::/32 | 2001:db8::/64 dev eth0 metric 256 proto 2 | 2001:db8::/32
 a rule is proposed, unless it leads away what is fine, or comes before one for table local
 + elsewhere; rule
   earlier-rule: 99: from all to 172.16.0.0/16 lookup main
@@ -101,7 +103,19 @@ def test_the_device_is_named_where_table_main_has_another_default_route() -> Non
     """An open route would take the next hop of table main's, which a VPN's rule suppresses here."""
     of_vpn = "rule lookup 254 suppress 0; rule pref 200 lookup 200; default dev eth1 table 200"
     [route] = checked(vm_of(f"{of_vpn}; 172.16.0.0/16 dev ib0 metric 100")).routes
-    assert route.to_mapping() == {"destination": "172.16.0.0/16", "dev": "eth1"}
+    assert route.to_mapping() == {"destination": "172.16.0.0/16", "dev": "eth1", "metric": 1}
     hidden = vm_of("default dev wg1; 172.16.0.0/16 dev ib0")
     named = checked(hidden, expected_devs=["eth0", "eth9"])
     assert [route.dev for route in named.routes] == ["eth0", "eth0"]
+
+
+def test_a_cni_that_starts_later_has_its_pods() -> None:
+    """Its route to the pods of the node may have the prefix of a repair."""
+    kernel = h200()
+    cidr = "172.16.64.0/24"
+    [repair] = checked(kernel.snapshot(), cidr).resolved
+    kernel.ip_route("add", repair)
+    assert checked(kernel.snapshot(), cidr).verdict == "ok"
+    kernel.add_link(Link(name="cni0", index=0, kind="bridge"))
+    kernel.add_address("cni0", "172.16.64.1/24")
+    assert checked(kernel.snapshot(), cidr).verdict == "ok"

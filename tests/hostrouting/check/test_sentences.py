@@ -26,7 +26,6 @@ HOSTS = {
     "a tunnel, which does not compete": "default dev wg1 metric 500",
     "two networks in doubt": "default dev wg1 metric 50",
     "not judged": "rule pref 50 goto 100; rule pref 50 goto 200; rule pref 50 goto 300",
-    "services that hold the host": "",
     "a network of a tunnel and of a card": "172.16.0.0/17 dev wg1 metric 9; "
     "172.16.128.0/17 dev eth1",
     "a default route of a card that is not expected": "default via 10.1.0.1 dev eth1 proto 16 "
@@ -57,7 +56,6 @@ ASKED = {
     "a blackhole that hides pods": "10.244.0.0/16",
     "equal defaults": "dev=eth0",
     "two networks in doubt": "172.16.0.0/16 10.96.0.0/12",
-    "services that hold the host": "services=10.0.0.0/16",
     "a default route of a card that is not expected": "dev=eth0",
 }
 

@@ -146,9 +146,7 @@ def test_no_command_ends_as_a_bug(
 
 @given(story=STORIES, options=st.sampled_from([(), ("--allow-removal",)]))
 def test_apply_does_what_plan_says(*, story: Story, options: tuple[str, ...]) -> None:
-    """Whether it would fail, whether before or after its changes, and whether for want of something
-    that may still come.
-    """
+    """Whether it would fail, before or after its changes, or for want of what may still come."""
     host = story.host()
     stdin = as_stdin(story.wanted)
     plan = say("plan", "--config", "-", *options, host=host, stdin=stdin)

@@ -70,9 +70,7 @@ def never_asked(*_: object) -> bool:
 
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept: bool) -> None:
-    """Enter keeps the change; without it, what was installed before is installed again. The first
-    line is true at the end.
-    """
+    """It keeps the change; without it, what was installed before is installed again."""
     shown: list[str] = []
 
     def answer(seconds: float, changes: Iterable[str]) -> bool:
@@ -107,7 +105,6 @@ def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) 
 
 
 def test_a_run_that_changes_nothing(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
-    """It is refused, or finds nothing to do."""
     monkeypatch.setattr(apply, "prepare_question", lambda: None)
     monkeypatch.setattr(apply, "is_confirmed", never_asked)
     refused = [word for word in COMMAND if word != "--allow-removal"]
@@ -129,7 +126,6 @@ def test_no_terminal(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> No
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody presses Enter."""
     monkeypatch.setattr(apply, "prepare_question", lambda: None)
     monkeypatch.setattr(apply, "is_confirmed", lambda *_: False)
 
@@ -137,9 +133,7 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("refused")
 @pytest.mark.parametrize("obstacle", ["conflict", "wait"])
 def test_what_does_not_come_back(obstacle: str) -> None:
-    """A former route that conflicts or waits by now: the page says so, and nobody waits for it. The
-    former files are back, and what the new configuration has added is gone.
-    """
+    """A former route that conflicts or waits by now is named, and nobody waits for it."""
     host = configured(FORMER)
     before = state(host)[0]
     if obstacle == "conflict":
@@ -161,8 +155,6 @@ def test_what_does_not_come_back(obstacle: str) -> None:
 
 
 class Terminal(NamedTuple):
-    """A program on a terminal of its own."""
-
     child: int
     screen: int
     """What the terminal shows is read here, and what is typed is written here."""
@@ -218,9 +210,7 @@ def ask(seconds: float = 0.5) -> int:
     ],
 )
 def test_the_terminal(typed: bytes | None, code: int) -> None:
-    """Only Enter counts, and not another line, Ctrl-D, the keys of SIGINT and SIGQUIT, another key,
-    or a terminal that is closed.
-    """
+    """Only Enter counts: no other line or key, and no terminal that is closed."""
     terminal = on_a_terminal(ask)
     shown = terminal.read_until(b"taken back")
     assert shown.startswith(b"  add 172.16.0.0/17 dev a\\x1b\r\nPress only Enter within 0.5 s ")
@@ -235,7 +225,6 @@ def test_the_terminal(typed: bytes | None, code: int) -> None:
 
 @pytest.mark.linux
 def test_earlier_keys() -> None:
-    """Enter that was pressed before the question is no answer."""
 
     def program() -> int:
         select.select([0], [], [])  # until the key has come

@@ -25,6 +25,7 @@ from tests.support.cli import say
 from tests.support.incidents import escaping_node
 from tests.support.node import REPAIRED
 from tests.support.programs import completed, modules_loaded_by
+from tests.support.statuses import right
 from tests.support.tasks import CIDR
 from tests.support.topologies import with_docker
 
@@ -45,7 +46,6 @@ def test_the_help() -> None:
 
 @pytest.mark.linux
 def test_what_the_help_loads() -> None:
-    """Help and bad usage are answered before the configuration or a kernel is loaded."""
     for words in ("--help", "check --js"):
         loaded = modules_loaded_by([*PROGRAM, *words.split()])
         assert "hostrouting.cli.parser" in loaded
@@ -115,9 +115,7 @@ def test_a_device_that_is_typed() -> None:
 
 @pytest.mark.parametrize("pipe", ["-", "/dev/fd/N"])
 def test_a_configuration_that_is_piped(pipe: str) -> None:
-    """It cannot be read again, so what is proposed needs it in a file: the command loses nothing,
-    such as serviceCidrs or STRICT, and fails if it is typed as it stands.
-    """
+    """It cannot be read again, so the command that is proposed needs it in a file."""
     piped = json.dumps({"routeOverlap": {"serviceCidrs": [CIDR], "mode": "STRICT"}}).encode()
     with tempfile.TemporaryFile() as file:
         file.write(piped)
@@ -143,6 +141,7 @@ def test_a_device_that_is_allowed() -> None:
     assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "docker0"]
     assert said.json["routeOverlap"]["expectedCidrs"] == [CIDR, "172.17.0.0/16"]
     assert "staticRoutes" not in said.json
+    assert said.err == ("hostrouting: with docker0 allowed, nothing escapes: no route is added\n")
 
 
 @pytest.mark.parametrize(("root", "shown"), [("", ""), ("/", ": /"), ("/nowhere", ": /nowhere")])
@@ -151,6 +150,20 @@ def test_a_root_that_is_not_an_images(root: str, shown: str) -> None:
     said = say("render", "--config", "-", "--root", root, stdin=b"{}")
     rule = "is not the folder of an image; mount the image there first"
     assert said == (2, "", f"hostrouting: --root{shown} {rule}\n")
+
+
+def test_a_unit_without_a_name() -> None:
+    """It is refused, as of a variable that is not set."""
+    assert say("status", "") == (2, "", "hostrouting: UNIT is empty; name a unit\n")
+
+
+def test_two_failures_with_one_remedy() -> None:
+    """The page shows it once, below the last of them."""
+    said = say("plan", "--config", "-", host=right(), stdin=b'{"manageForeign": "keep"}')
+    first, second, *_ = said.lines
+    assert first.startswith("WOULD FAIL: ")
+    assert second.startswith("REMOVAL: ")
+    assert said.out.count("keep this in the configuration") == 1
 
 
 def test_render_takes_no_protection_away(tmp_path: Path) -> None:
@@ -313,9 +326,7 @@ NEEDS_A_DEFAULT_ROUTE = (
 def test_an_answer_that_cannot_be_written(
     words: list[str], where: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its exit code is not that of a verdict, and one line says why. A remark that nobody can read
-    changes no exit code, and neither does what is logged.
-    """
+    """Its exit code is no verdict's; what cannot be remarked or logged changes no exit code."""
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     program = shlex.join([*PROGRAM, *words] if words else [sys.executable, "-c", WAITS])
     given = h200().snapshot().to_json() if words else NEEDS_A_DEFAULT_ROUTE

@@ -118,7 +118,6 @@ def private_machine() -> Iterator[Machine]:
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
-    """An H200 node."""
     with private_machine() as machine:
         machine.batch(H200)
         yield machine
@@ -237,8 +236,6 @@ def passes_the_gate(machine: Machine, unit: str) -> bool:
 
 
 class Unlocked(MachineClock):
-    """Nobody locks this machine."""
-
     locked = nullcontext  # type: ignore[assignment]  # of no type of lock
 
 

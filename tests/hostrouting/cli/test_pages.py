@@ -86,8 +86,6 @@ def with_kubelet(host: FakeHost) -> None:
 
 
 class Eccentric(FakeKernel):
-    """A kernel that does not answer as its tables say."""
-
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         return tuple(Answer("no-route", None) for _ in destinations)
 

@@ -122,5 +122,4 @@ def test_any_json_value(value: Any) -> None:
 
 @given(st.text('{}[]",:0123456789eE.-+ntfau \\\n') | st.text() | st.binary())
 def test_any_text(text: str | bytes) -> None:
-    """Any text and any bytes are a configuration or have faults."""
     faults_of(lambda: HostRoutingConfig.from_json(text))

@@ -28,7 +28,6 @@ ROUTES = {"staticRoutes": {"enabled": True, "routes": [{"destination": "10.0.0.0
 
 
 def faults(text: str) -> list[str]:
-    """Every fault of a document."""
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_json(text)
     return [str(fault) for fault in caught.value.faults]
@@ -52,7 +51,6 @@ def test_the_json_of_the_original() -> None:
 
 
 def test_sections_beside_ours() -> None:
-    """All that stand beside our key are named at once."""
     text = """{"hostRouting": {}, "staticRoutes": {}, "manageForeign": 1,
         "gate": {"units": ["kubelet.service"]}, "guard": {"enabled": true, "own": 1}}"""
     rule = "is beside hostRouting, where it would be ignored; move it into hostRouting"
@@ -118,6 +116,8 @@ the metric of routes[0]; remove one of the two, or
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "fd00::/8", "gateway": "fe80::1"}]}} \
 | staticRoutes.routes[0].gateway: "fe80::1" is link-local, and every link can have this address; \
 add dev
+{"routeOverlap": {"expectedCidrs": [""]}} \
+| routeOverlap.expectedCidrs[0]: "" is not a network; write an address, a slash and a length
 {"routeOverlap": {"mode": "STRICT"}} \
 | routeOverlap.mode: STRICT, but no CIDRs are given, so nothing is checked; add expectedCidrs or s
 {"routeOverlap": {"expectedCidrs": ["10.0.0.0/8"], "undecided": "refuse"}} \
@@ -360,12 +360,6 @@ def test_our_own_units() -> None:
     for unit in units:
         with pytest.raises(ConfigError, match="is needed for the network, or by the gate itself"):
             GateConfig([unit])  # type: ignore[arg-type]  # as in JSON
-
-
-@pytest.mark.parametrize("text", ["WARN", "Strict"])
-def test_mode(text: str) -> None:
-    """A mode can be in upper or lower case."""
-    assert expect("10.0.0.0/8", mode=text).mode == text.upper()
 
 
 def test_what_strict_refuses() -> None:

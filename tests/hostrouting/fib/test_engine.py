@@ -1,4 +1,4 @@
-"""The engine says what a naive scan says, and its cells are a partition."""
+"""The engine says what a naive scan says."""
 
 from ipaddress import ip_address
 
@@ -27,23 +27,6 @@ def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
         assert (decision.kind, decision.route) == scanned(snapshot, family, address)
 
 
-@given(nodes())
-def test_cells_are_a_partition_of_the_block(node: tuple[int, Snapshot]) -> None:
-    """A cell begins where a prefix begins or ends; its addresses have the same ends."""
-    family, snapshot = node
-    fib = Fib(snapshot, family)
-    block = block_of(family)
-    inside = range(block.first + 1, block.last + 1)
-    borders = sorted(border for border in borders_of(fib) if border in inside)
-
-    cells = list(fib.cells(block.first, block.last))
-
-    assert [first for first, _ in cells] == [block.first, *borders]
-    assert [last for _, last in cells] == [*(border - 1 for border in borders), block.last]
-    for first, last in cells:
-        assert len({fib.ends(address) for address in range(first, last + 1)}) == 1
-
-
 def test_not_is_about_all_that_a_rule_selects_by() -> None:
     """Of two rules with the same conditions, each is passed over only inside its own `to`."""
     host = vm_of(
@@ -60,18 +43,6 @@ def test_a_route_to_the_last_address_of_a_block() -> None:
     host = vm_of("10.9.0.255/32 dev eth1")
     cells = [*Fib(host, 4).cells(block.first, block.last)]
     assert cells == [(block.first, block.last - 1), (block.last, block.last)]
-
-
-def borders_of(fib: Fib) -> set[int]:
-    """Where a prefix begins that may decide, and what follows its end."""
-    tables = {rule.table for rule in fib.rules if rule.action == "to_table"}
-    of_routes = [route.prefix for route in fib.snapshot.routes if route.table in tables]
-    of_rules = [rule.dst for rule in fib.rules if rule.dst is not None]
-    borders: set[int] = set()
-    for prefix in of_routes + of_rules:
-        borders.add(prefix.first)
-        borders.add(prefix.last + 1)
-    return borders
 
 
 @given(nodes())

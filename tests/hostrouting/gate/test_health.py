@@ -71,12 +71,10 @@ def reload(host: FakeHost) -> None:
 
 
 def break_program(host: FakeHost) -> None:
-    """A package is removed that Python needs."""
     host.interpreter.broken = "No module named 'json'"
 
 
 def give_config_away(host: FakeHost) -> None:
-    """Anybody may write there."""
     host.files.modes[LAYOUT.config_path] = 0o666
 
 
@@ -212,9 +210,7 @@ def test_an_unread_drop_in_that_cannot_be_read() -> None:
 
 
 def test_a_unit_that_is_not_there(host: FakeHost) -> None:
-    """An edited config.json has a wrong name, which is said instead of the missing drop-in. An
-    apply only notes it: the unit may be installed later.
-    """
+    """It is said instead of the missing drop-in; an apply only notes it."""
     manager_of(host).properties["foo.service"] = {"LoadState": "not-found"}
     [fault] = find_faults(host, ["foo.service"])
     assert (fault.name, fault.severity) == ("unit", "warning")
@@ -290,7 +286,6 @@ def test_a_broken_configuration(host: FakeHost) -> None:
 
 
 def test_without_systemd(host: FakeHost) -> None:
-    """Nothing holds units back."""
     stop_systemd(host)
     [warning] = faults(host)
     assert (warning.name, warning.severity) == ("gate-open", "warning")
@@ -299,7 +294,6 @@ def test_without_systemd(host: FakeHost) -> None:
 
 
 def test_nothing_is_gated(host: FakeHost) -> None:
-    """There is no gate that could be open or shut."""
     break_program(host)
     written(LAYOUT.opening_path, "ticket")(host)
     assert find_faults(host, gated_units(HostRoutingConfig(manage_foreign="keep"))) == ()

@@ -1,6 +1,7 @@
 """What root neither runs nor believes, because others could have written it."""
 
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -62,9 +63,7 @@ ELSEWHERE = "ln -sf /opt/py/python3 usr/bin/python3; ln -s /usr/bin/python3.11 o
     ],
 )
 def test_what_is_not_trusted(tmp_path: Path, change: str, untrusted: list[str]) -> None:
-    """The command that is printed mends it: it takes the right away, or has another copy of
-    hostrouting write the program anew. There is none for what another user owns.
-    """
+    """What is printed mends it, though others have the file open; nothing does if they own it."""
     for script in (NODE, change):
         subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
     files = LocalFiles(tmp_path)
@@ -81,7 +80,14 @@ def test_what_is_not_trusted(tmp_path: Path, change: str, untrusted: list[str]) 
             assert command == f"hostrouting apply --config {CONFIG}"
             continue  # tests/hostrouting/install/test_install.py carries it out
         command = command.replace(" /", f" {tmp_path}/")
-        subprocess.run(["sh", "-c", command], check=True)
+        place = tmp_path / finding.target[1:]
+        was_open = place.open("a") if place.is_file() else nullcontext()
+        with was_open as others:
+            subprocess.run(["sh", "-c", command], check=True)
+            if others and command:
+                others.write("written later, by whoever has the file open")
+        if command and place.is_file():
+            assert "written later" not in place.read_text()
         is_mended = [each.target for each in find_untrusted(files)] != untrusted
         assert is_mended is bool(command) is ("chown" not in change)
 
@@ -93,5 +99,5 @@ def test_all_that_root_runs_or_believes(path: str) -> None:
     files.links[HostLayout.python_path] = "/usr/bin/python3"
     files.owners[path] = 1
     [finding] = find_untrusted(files, "/opt/python3")
-    look = "look first at what they may have written there, then let only root own and change it"
+    look = "let only root own and change it, then look at what others may have written there"
     assert finding.remedy == Remedy(look)

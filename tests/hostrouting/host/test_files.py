@@ -200,9 +200,7 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
 
 @pytest.mark.linux
 def test_a_file_of_the_kernel(tmp_path: Path) -> None:
-    """It is not opened: it looks like a file, another user's link can lead there, and to read it
-    may wait for ever, as /proc/kmsg does.
-    """
+    """It is not opened: another user's link can lead there, and to read it may wait for ever."""
     (tmp_path / "it").symlink_to("/proc/version")
     assert HERE.read(str(tmp_path / "it")) == ""
 

@@ -278,9 +278,7 @@ def test_law(
     kind: type[InstallTask],
     is_typed: bool,
 ) -> None:
-    """For any two configurations, one of them installed or not, and whether routes were typed or
-    not: the run of each task fails if and only if the plan says so.
-    """
+    """For any two configurations: the run of each task fails if and only if the plan says so."""
     host = FakeHost(kernel=kernel())
     if installed is not None:
         before = Configure(installed, host=host, wait=2)

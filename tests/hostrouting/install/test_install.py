@@ -217,11 +217,7 @@ class TestLaws:
     def test_a_task_alone(
         self, old: HostRoutingConfig, new: HostRoutingConfig, kind: type[InstallTask]
     ) -> None:
-        """A task alone is Configure of the installed configuration with its own section, and with
-        the gate, the guard and manageForeign where the task has them.
-
-        Its undo installs again what was installed before; a second undo does nothing.
-        """
+        """It is Configure of what is installed with its own section; its undo takes that back."""
         host, _ = node()
         apply(host, old)
         former = read_installed(host)
@@ -239,9 +235,7 @@ class TestLaws:
     def test_another_run_meanwhile(
         self, one: HostRoutingConfig, other: HostRoutingConfig, nth: int
     ) -> None:
-        """Of two tasks that run at once, each keeps what the other has installed. What both apply
-        is as the last one has it.
-        """
+        """Of two tasks that run at once, each keeps what the other has installed."""
         host, mishaps = node()
         tasks = [
             ConfigureStaticRoutes(one, host=host, allow_removal=True),
@@ -269,9 +263,7 @@ class TestLaws:
         second: HostRoutingConfig,
         nth: int,
     ) -> None:
-        """Whenever the second run comes, neither ends without its check: a run that finds addresses
-        escaping fails, unless the other one has just repaired them. The host is left whole.
-        """
+        """Whenever the second one comes, neither ends without its check; the host is whole."""
         host, mishaps = mishap_host()
         reports: list[phases.Step] = []
 
@@ -334,7 +326,6 @@ ORIGINAL = {
     ORIGINAL_SCRIPT: "#!/bin/sh\n",
     LAYOUT.ok_path: "ok\n",
 }
-
 
 ORIGINAL_LINKS = [
     f"/{folder}/systemd/system/{unit}.{how}/{ours}"

@@ -41,7 +41,6 @@ IN_DOUBT = (
     "UNDECIDED"
 )
 
-
 CASES: dict[str, tuple[HostRoutingConfig, HostRoutingConfig, list[str]]] = {
     "a half of a CIDR": (
         OLD,

@@ -73,9 +73,7 @@ def test_an_interpreter_that_others_can_change() -> None:
 
 
 def test_an_image_that_a_group_may_write(tmp_path: Path) -> None:
-    """Where an image is made, its modes may be those of a user's umask: the booted host is judged,
-    by its gate and its status.
-    """
+    """A user's umask may have made it: the booted host is judged, by its gate and its status."""
     (tmp_path / "etc").mkdir(mode=0o775)
     (tmp_path / "etc").chmod(0o775)
     assert Configure(GATED, host=Host.offline(tmp_path)).plan().would_fail == ""

@@ -172,9 +172,7 @@ def test_what_a_run_has_done_before_it_ends(make: type[Configure], *, is_cancell
 def test_a_run_that_is_cancelled_when_its_files_are_there(
     verb: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error has them, and nothing more is done: before systemd is asked, and when the guard has
-    started.
-    """
+    """The error has them, and nothing more is done."""
     host, ctx = FakeHost(kernel=h200()), context()
     method = getattr(host.manager, verb)
 

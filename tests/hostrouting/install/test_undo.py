@@ -63,9 +63,7 @@ def test_law(
     error: Callable[[str], BaseException] | None,
     runs_again: bool,
 ) -> None:
-    """Whatever a run has done, and wherever it has failed: files and routes are as before
-    it. A second undo does nothing. Whatever is changed meanwhile, the undo has the lock.
-    """
+    """Whatever a run has done, and wherever it has failed: files and routes are as before it."""
     host, mishaps = node()
     unlocked: list[str] = []
 

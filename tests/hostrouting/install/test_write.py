@@ -69,9 +69,7 @@ class Moments:
             yield "files of ours are there without config.json"
 
     def _faults_of_systemd(self, verb: str, thing: str) -> Iterator[str]:
-        """Whatever systemd runs, now or at the next start, is there, and config.json knows it: the
-        gate refuses a unit that is not in config.json.
-        """
+        """Whatever systemd runs, now or at the next start, is there, and config.json knows it."""
         files = self._host.files
         manager = manager_of(self._host)
         unit = thing.rpartition("/")[2]
@@ -97,9 +95,7 @@ class Moments:
 @settings(max_examples=scaled(50))
 @given(possible(), possible())
 def test_each_moment(old: HostRoutingConfig, new: HostRoutingConfig) -> None:
-    """Wherever a run is killed, no marker is wrong, and no unit runs a program that is missing, or
-    that does not know the unit. Nothing changes without the lock.
-    """
+    """Wherever a run is killed, no marker is wrong, and no unit runs a program that is missing."""
     host, mishaps = node()
     moments = Moments(host)
     mishaps.watch = moments.look

@@ -16,27 +16,20 @@ pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
 
 
 class TestNetlinkBackend(BackendContract):
-    """Every promise, by netlink."""
-
     @contextmanager
     def make(self) -> Iterator[NetlinkBackend]:
-        """A backend on such a host."""
         with linux_host(), NetlinkBackend() as backend:
             yield backend
 
 
 class TestPyroute2Backend(BackendContract):
-    """Every promise, on a handle of pyroute2."""
-
     @contextmanager
     def make(self) -> Iterator[Pyroute2Backend]:
-        """A backend on such a host."""
         with linux_host(), pyroute2.IPRoute() as handle, Pyroute2Backend(handle) as backend:
             yield backend
 
 
 def test_the_host_is_another_one() -> None:
-    """The thread comes home after the block."""
     network = Path("/proc/thread-self/ns/net")
     home = network.readlink()
     with linux_host():

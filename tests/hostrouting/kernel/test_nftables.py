@@ -22,7 +22,6 @@ _LINUX = pytest.param(NftProgram, marks=[pytest.mark.linux, pytest.mark.needs("r
 
 @pytest.fixture(params=[_LINUX, FakeNftables])
 def nft(request: pytest.FixtureRequest) -> Iterator[Nftables]:
-    """Nftables without tables."""
     if request.param is FakeNftables:
         yield FakeNftables()
         return

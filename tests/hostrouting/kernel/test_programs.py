@@ -14,8 +14,6 @@ from tests.support.stand_ins import Programs
 
 @pytest.mark.linux
 class TestRunProgram:
-    """Real programs."""
-
     def test_what_it_says(self) -> None:
         """The exit code and both outputs come back; the text is its standard input."""
         script = "cat; printf '\\377' >&2; exit 3"

@@ -37,7 +37,6 @@ class OneDevice:
         self.device = b"eth0\0"
 
     def nlm_request_batch(self, requests: list[Any]) -> tuple[Any, ...]:
-        """See pyroute2."""
         [request] = requests
         request["header"]["sequence_number"] = 1
         request.encode()

@@ -40,7 +40,6 @@ def test_no_field_is_as_usual(value: Any) -> None:
 @given(nodes().map(itemgetter(1)))
 @example(FULL)
 def test_there_and_back(snapshot: Snapshot) -> None:
-    """from_json(to_json(x)) == x."""
     text = snapshot.to_json()
     assert Snapshot.from_json(text) == Snapshot.from_json(text.encode()) == snapshot
     assert {"schema", "links", "addresses", "rules", "routes"} <= json.loads(text).keys()
@@ -139,7 +138,6 @@ ANY_JSON = st.recursive(
 
 @given(ANY_JSON)
 def test_any_json_at_all(value: object) -> None:
-    """Any JSON gives a snapshot or a ConfigError, never another exception."""
     if isinstance(value, dict):
         value = {**EMPTY, **value}
     with suppress(ConfigError):

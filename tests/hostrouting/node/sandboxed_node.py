@@ -76,7 +76,6 @@ class Done(NamedTuple):
 
 
 def run_on_each(nodes: Sequence[SandboxedNode], *command: str) -> list[Done]:
-    """Run a command on each of these nodes, one after the other."""
     homes = [node.home for node in nodes]
     subprocess.run(
         [*_NAMESPACES, "sh", "-c", _ON_EACH, "sh", *command],

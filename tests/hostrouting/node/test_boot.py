@@ -30,7 +30,6 @@ def make(part: PassPart, host: FakeHost, clock: FakeNodeClock | None = None) -> 
 
 
 def done_on(host: FakeHost) -> set[PassPart]:
-    """The parts of a pass that have left something."""
     done: set[PassPart] = set()
     if any(route.protocol == OURS for route in host.kernel.snapshot().routes):
         done.add("static_routes")

@@ -155,10 +155,7 @@ def test_what_status_says_of_it(openings: dict[str, SandboxedNode]) -> None:
     ],
 )
 def test_the_command_that_a_refusal_names(node: SandboxedNode, before: str) -> None:
-    """It opens the gate, whatever the umask is, before anything of ours has run since the boot, and
-    if an ignored file is there, or others can change the folder. The file is never one that others
-    could write, not even until a chmod. The command stands in each kind of refusal.
-    """
+    """It opens the gate, and the file is never one that others could write."""
     _, log = start(node)
     assert f"until the next boot, as root: {HostLayout.opening_command}\n" in log
     node.run("sh", "-c", f"{before}; {HostLayout.opening_command}")
@@ -230,9 +227,7 @@ TO_SEE = "to see what to do, as root:"
 
 
 def test_something_else_than_the_program_or_the_interpreter(tmp_path: Path) -> None:
-    """It opens nothing. The log says that the gate could not be run, with a command that works as
-    it stands: it runs the program of the node only if that can be run.
-    """
+    """It opens nothing, and the log has a command that works as it stands."""
     nodes: dict[str, SandboxedNode] = {}
     for number, change in enumerate(DAMAGES_OF_PROGRAM + DAMAGES_OF_PYTHON):
         nodes[change] = SandboxedNode(tmp_path / str(number))
@@ -405,9 +400,7 @@ def test_a_signal_before_the_program_hears_it(node: SandboxedNode, shell: tuple[
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_signal_after_the_program(node: SandboxedNode, shell: tuple[str, ...]) -> None:
-    """The shell ends, and kills nothing: its child has ended, and another process may have the
-    number of that child now.
-    """
+    """The shell ends, and kills nothing: another process may have the number of its child."""
     script = "#!/bin/sh\n[ $3 != -c ] || exit 1\ntouch /run/advises\nsleep 1\n"
     node.files.write(HostLayout.python_path, script, mode=0o755)
     node.place(PROGRAM).touch()

@@ -14,7 +14,6 @@ from tests.support.node import logged, wanting
 
 
 def findings(number: int, severity: Severity) -> tuple[Finding, ...]:
-    """So many findings."""
     return tuple(Finding("overlap", severity, f"range {each}") for each in range(number))
 
 
@@ -37,8 +36,6 @@ def test_a_name_is_no_second_line(capfd: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.linux
 def test_nobody_reads_the_log() -> None:
-    """That changes nothing."""
-
     def work() -> None:
         reader, writer = os.pipe()
         os.close(reader)

@@ -62,9 +62,7 @@ def configured(*routes: StaticRoute, expected: Iterable[str] = ()) -> HostRoutin
 
 
 def hosts() -> st.SearchStrategy[list[Route]]:
-    """Default routes, in IPv6 by one or two routers, and some others, in their order. Some have a
-    source that Linux would not choose.
-    """
+    """Default routes and some others. Some have a source that Linux would not choose."""
 
     def of(family: int) -> st.SearchStrategy[Route]:
         owners = st.sampled_from([OURS, OURS, FOREIGN])

@@ -195,9 +195,7 @@ fd09::9/128 | fe80::2/64     | fe80::1/64     | fd16::10/60    | fd16:0:0:1::/64
 """
 )
 def test_a_fabric_that_knows_only_the_address_of_lo(row: list[str]) -> None:
-    """Answers come back, because the static route has the source of the default route. A route of
-    ours without it is replaced. Then nothing changes, until the removal.
-    """
+    """Answers come back, because the static route has the source of the default route."""
     of_lo, uplink, router, rail, cluster = row
     own, gateway = of_lo.partition("/")[0], router.partition("/")[0]
     network = Prefix.parse(cluster)

@@ -11,13 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from hostrouting.boot.program import version
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.gate.unit_states import State, UnitState
-from hostrouting.model.route import OURS
 from hostrouting.status import HostStatus, find_status, metric_lines, status_lines
 from hostrouting.status.status import APPLY
 from hostrouting.testing import FakeHost
 from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.cli import say
-from tests.support.incidents import GUARDED, KUBELET, apply, config, escaping_node, garble, refuse
+from tests.support.incidents import KUBELET, config, escaping_node, garble, refuse
 from tests.support.statuses import (
     INCIDENTS,
     OVERLAP,
@@ -31,9 +30,7 @@ from tests.support.statuses import (
     fill,
     hold_place,
     load_override,
-    lose_default,
     lost,
-    mask_guard,
     move_default,
     right,
     right_but,
@@ -46,7 +43,7 @@ from tests.support.statuses import (
     write_override,
     written,
 )
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of
+from tests.support.tasks import CIDR, LAYOUT, lose_routes, manager_of
 
 TROUBLE = right_but(end_guard, lose_routes, hold_place, fill("/run"), start_k3s, break_python)
 """A node on which every part of the answer has something to say."""
@@ -125,6 +122,23 @@ def test_the_instances_of_a_template() -> None:
     assert firsts[:3] == [["STUCK:", kubes[1]], ["STUCK:", kubes[2]], ["RUNS:", kubes[0]]]
 
 
+@pytest.mark.parametrize(
+    ("unit", "first", "code"),
+    [
+        ("nosuch@", "UNKNOWN: nosuch@.service is not known to systemd", 2),
+        ("no-such*", "UNKNOWN: no-such* is not known to systemd", 2),
+        ("modprobe@", "NOT GATED: modprobe@.service is not gated", 0),
+    ],
+)
+def test_what_no_loaded_unit_says(unit: str, first: str, code: int) -> None:
+    """A template is as an instance that nobody starts; a pattern that matches nothing, unknown."""
+    host = right()
+    manager_of(host).properties["nosuch@hostrouting-probe.service"] = {"LoadState": "not-found"}
+    said = say("status", unit, host=host)
+    assert said.lines[0].startswith(first)
+    assert said.code == code
+
+
 def test_a_python_that_is_gone() -> None:
     """Where there is another one, an apply finds it, and nothing has to be installed."""
     host = right()
@@ -162,11 +176,6 @@ def forget_unit(host: FakeHost) -> None:
 BY_ETH9 = {"destination": "10.9.0.0/16", "dev": "eth9"}
 FOR_ETH9 = config() | {"staticRoutes": {"enabled": True, "routes": [BY_ETH9]}}
 COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
-    "systemd has not read a unit": (right_but(forget_unit), APPLY),
-    "a unit that fails is no work for apply": (
-        right_but(lose_routes, *UNITS["fails"]),
-        APPLY,
-    ),
     "an ignored opening does not hinder a repair": (
         after(escaping_node, written(LAYOUT.opening_path, "ticket", 0o666)),
         REPAIR_LINE,
@@ -174,10 +183,6 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
     "where nothing escapes, a conflict is to be decided": (
         right_but(hold_place, start_k3s, routeOverlap={"expectedCidrs": ["10.0.0.0/24"]}),
         "",
-    ),
-    "in mode WARN, apply need not gate k3s": (
-        right_but(lose_routes, start_k3s, routeOverlap={"expectedCidrs": ["172.16.0.0/16"]}),
-        APPLY,
     ),
     "while a route waits for a device, a repair would wait, too": (
         after(escaping_node, written(LAYOUT.config_path, json.dumps(FOR_ETH9), 0o644)),
@@ -201,10 +206,6 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         right_but(start_second_card, forget_unit),
         APPLY,
     ),
-    "apply would move routes to a card whose default route has become better": (
-        right_but(start_router, routeOverlap={"expectedCidrs": ["192.168.0.0/16"]}),
-        "",
-    ),
     "apply would move routes that work to another card, and nothing is expected": (
         right_but(move_default, routeOverlap={}),
         "",
@@ -215,7 +216,6 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         ),
         "",
     ),
-    "to unmask the guard brings no default route": (right_but(lose_default, mask_guard), ""),
     "systemd does not answer, and another card is better": (
         without_routes(start_router, silence_systemd),
         "",
@@ -244,30 +244,6 @@ def test_what_a_killed_guard_has_left() -> None:
     """A fight ends with the guard, also if it could not take its file away."""
     host = right_but(end_guard, written(LAYOUT.fight_path, "412\nanother program\n"))()
     assert "fight" not in {finding.name for finding in find_status(host).findings}
-
-
-@pytest.mark.parametrize("keep", [True, False])
-@pytest.mark.parametrize("overlap", [{"expectedCidrs": [CIDR], "mode": "STRICT"}, {}])
-def test_a_default_route_that_is_another_cards_by_now(
-    overlap: dict[str, object], *, keep: bool
-) -> None:
-    """What the page says of both ways, done as it says, makes the host right."""
-    host = right_but(move_default, routeOverlap=overlap)()
-    finding = find_status(host).wrong[0]
-    assert finding.name == "route-stays"
-    assert str(finding.remedy).startswith(
-        "to keep it via 10.0.0.1 dev eth0, write dev and gateway into the route, and the dev into "
-        "routeOverlap.expectedDevs; or, if the other way is right, apply the configuration"
-    )
-    settings = config(*REPAIR, guard=GUARDED, routeOverlap=overlap)
-    if keep:
-        for route in settings["staticRoutes"]["routes"]:
-            route |= {"dev": "eth0", "gateway": "10.0.0.1"}
-        settings["routeOverlap"] = overlap | {"expectedDevs": ["eth0"]}
-    apply(host, json.dumps(settings))
-    assert find_status(host).state == "in force"
-    ours = {route.devs for route in host.kernel.snapshot().routes if route.protocol == OURS}
-    assert ours == {("eth0",) if keep else ("eth1",)}
 
 
 def page_of(name: str, status: HostStatus) -> list[str]:

@@ -44,8 +44,6 @@ _SO_RCVBUFFORCE = 33
 
 @attrs.frozen
 class Lab:
-    """The three hosts."""
-
     balancer: Namespace
     node: Namespace
     pod: Namespace
@@ -90,14 +88,8 @@ def laboratory() -> Iterator[Lab]:
         ):
             for dev in devices:
                 _compute_checksums(host, dev)
-        # In this order: when forwarding is enabled while accept_ra is 1, Linux deletes advertised
-        # routers.
-        for path, value in (
-            ("conf/eth0/accept_ra", 2),
-            ("conf/all/forwarding", 1),
-            ("icmp/ratelimit", 0),
-        ):
-            made.node.sysctl(f"ipv6/{path}", value)
+        made.node.sysctl("ipv6/conf/all/forwarding", 1)
+        made.node.sysctl("ipv6/icmp/ratelimit", 0)
         yield made
 
 
@@ -114,7 +106,6 @@ def _compute_checksums(host: Namespace, dev: str) -> None:
 
 
 def nft(host: Namespace, commands: str) -> None:
-    """Run nftables commands in one transaction."""
     with host.inside():
         NftProgram().load(commands)
 
@@ -188,11 +179,6 @@ def echo_request(number: int) -> bytes:
     return struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, number, 1) + b"is anybody there"
 
 
-def router_advertisement(*, lifetime: int) -> bytes:
-    """A router advertisement: the sender is a default router for this many seconds."""
-    return struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, lifetime, 0, 0)
-
-
 def neighbour_solicitation(target: str, hardware: bytes) -> bytes:
     """A neighbour solicitation for the address, from this hardware address."""
     return (
@@ -202,12 +188,9 @@ def neighbour_solicitation(target: str, hardware: bytes) -> bytes:
 
 @attrs.frozen
 class Capture:
-    """The IPv6 packets that arrive on a host's eth0."""
-
     _wire: socket.socket
 
     def packets(self) -> tuple[Packet, ...]:
-        """The packets since the last call."""
         packets = []
         self._wire.setblocking(False)
         with suppress(BlockingIOError):
@@ -218,7 +201,6 @@ class Capture:
 
 @contextmanager
 def capture(host: Namespace) -> Iterator[Capture]:
-    """Capture packets until the block ends."""
     with host.inside():
         wire = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
     with wire:

@@ -77,12 +77,10 @@ REFUSED: dict[str, dict[str, Any]] = {
     "host is <class .*FakeHost'>; ": {"host": FakeHost},
     "wait is '60'; it must be seconds, such as 60.0": {"wait": "60"},
     "wait is True; ": {"wait": True},
-    "wait is None; ": {"wait": None},
     "wait is -1; it must be 0 or more, and finite": {"wait": -1},
     "wait is inf; ": {"wait": float("inf")},
     "wait is nan; ": {"wait": float("nan")},
     "allow_removal is 'no'; it must be True or False": {"allow_removal": "no"},
-    "allow_removal is 1; ": {"allow_removal": 1},
 }
 
 

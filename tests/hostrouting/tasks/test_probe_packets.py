@@ -43,7 +43,6 @@ RULES = render_probe_table(CONFIG.probe_rewrite)
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    """Three private hosts for a test, without the rewrite."""
     with balancer.laboratory() as made:
         yield made
 
@@ -151,17 +150,6 @@ def source_of_a_stream(lab: Lab, destination: str) -> str:
     return str(peer[0])
 
 
-def learns_the_router(lab: Lab) -> bool:
-    """Whether a router advertisement from the probe's address gives a default route."""
-    balancer.send_icmp(lab.balancer, PROBE, "ff02::1", balancer.router_advertisement(lifetime=20))
-    lab.settled()
-    gateways: set[str] = set()
-    for route in lab.node.routes(6):
-        if route.prefix.length == 0:
-            gateways |= {str(hop.gateway) for hop in route.next_hops}
-    return gateways == {OWN, PROBE}
-
-
 def answers_a_neighbour(lab: Lab) -> bool:
     """Whether a unicast solicitation is answered, and leaves no neighbour entry."""
     # The balancer does not have to resolve the node's address itself then.
@@ -222,7 +210,6 @@ def rewrites_nothing_that_leaves_elsewhere(lab: Lab) -> bool:
 @pytest.mark.parametrize(
     "holds",
     [
-        learns_the_router,
         answers_a_neighbour,
         answers_on_the_link,
         reaches_a_group,

@@ -23,21 +23,18 @@ REPLY = f"{KNOWN}/128 dev eth0 proto hostrouting metric 1024"
 
 
 def rewrite(**settings: Any) -> HostRoutingConfig:
-    """A configuration with the rewrite, on eth0."""
     return HostRoutingConfig.from_mapping(
         {"probeRewrite": {"enabled": True, "interfaces": ["eth0"], **settings}}
     )
 
 
 def apply(host: FakeHost, **settings: Any) -> Effects:
-    """Run the task; what it did."""
     result = run(RewriteProbeSource(rewrite(**settings), host=host))
     assert isinstance(result, Effects)
     return result
 
 
 def test_table_and_route() -> None:
-    """Table and route are there, and the plan is empty."""
     host = FakeHost()
     plan = RewriteProbeSource(rewrite(), host=host).plan()
     effects = apply(host)
@@ -54,7 +51,6 @@ def test_table_and_route() -> None:
 
 
 def test_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    """A host that does not forward and a missing device are warnings."""
     kernel = FakeKernel(ipv6_forwarding=False)
     kernel.add_link("eth0")
     host = FakeHost(kernel=kernel)

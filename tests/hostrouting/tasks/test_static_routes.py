@@ -58,7 +58,6 @@ class TestDefaultRoute:
 
     @pytest.fixture
     def host(self) -> FakeHost:
-        """A host without a default route."""
         host = FakeHost(kernel=FakeKernel())
         host.kernel.add_link("eth0")
         return host
@@ -119,7 +118,6 @@ class TestDefaultRoute:
         failure_of(phases.execute, task, ctx, of=NotReady, match="gave up after 105 s: 10.9")
 
     def test_is_cancelled(self, host: FakeHost) -> None:
-        """The wait ends within a second."""
         ctx = context()
         host.kernel.later(lambda: ctx.cancel("enough"))
         with pytest.raises(phases.Cancelled):

@@ -51,14 +51,6 @@ def test_a_unit_that_is_refused(unit: str, gated: str) -> None:
     assert start(host, "containerd.service") == ""  # it is not gated
 
 
-def test_an_opening() -> None:
-    """It lets units start unchecked, unless the gate ignores it."""
-    for reason, starts in (("a reason\n", True), ("\n", False)):
-        host = installed(wanting())
-        host.files.texts[HostLayout.opening_path] = reason
-        assert (start(host) == "") is starts
-
-
 def test_what_else_refuses() -> None:
     """What holds a unit back in every mode, and each in the words of the gate."""
     warn = wanting(mode="WARN")

@@ -149,7 +149,6 @@ def routes(draw: st.DrawFn, family: int, own: list[IP]) -> Route:
 
 @st.composite
 def next_hops(draw: st.DrawFn, family: int, gateway: IP | None) -> tuple[NextHop, ...]:
-    """One next hop or two by this gateway."""
     hop = NextHop(draw(NAMES), gateway=gateway)
     second = hop
     if family == IPV4:
@@ -303,7 +302,6 @@ class TwoKernels(stateful.RuleBasedStateMachine):
 
     @stateful.invariant()
     def kernels_are_equal(self) -> None:
-        """The whole state and the lookups are the same."""
         await_same_state(self.linux, self.fake)
         for family, base in BASE.items():
             destinations = [base + number for number in range(19)]
@@ -339,7 +337,6 @@ def _comparable(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def test_every_event_has_the_same_effect() -> None:
-    """Refusals, the whole state and the lookups are Linux's."""
     stateful.run_state_machine_as_test(
         TwoKernels,
         settings=settings(

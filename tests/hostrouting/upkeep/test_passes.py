@@ -2,7 +2,6 @@
 
 import errno
 from collections.abc import Callable
-from ipaddress import IPv4Network
 from unittest import mock
 
 import pytest
@@ -40,7 +39,6 @@ def make_pass(
     parts: tuple[PassPart, ...] = PARTS,
     done: Done | None = None,
 ) -> PassOutcome:
-    """A pass, with the faults that a test has set."""
     return run_pass(host, host.faults, config, done=done or Done(), parts=parts)
 
 
@@ -90,7 +88,6 @@ def add_a_rival(host: FakeHost) -> None:
 
 
 def lose_the_default(host: FakeHost) -> None:
-    """DHCP has not answered yet."""
     without_default(host.kernel)
 
 
@@ -102,12 +99,10 @@ def meet_a_vpn(host: FakeHost) -> None:
 
 
 def refuse_the_second(host: FakeHost) -> None:
-    """Linux has no memory for the second route."""
     host.faults.fail("change", errno.ENOBUFS, nth=2)
 
 
 def refuse_to_list(host: FakeHost) -> None:
-    """Linux does not answer."""
     host.faults.fail("snapshot", BackendError("no answer in time", kind="timeout"))
 
 
@@ -175,7 +170,6 @@ def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_probes_hold_no_unit_back(mode: Mode) -> None:
-    """Their failure is a warning."""
     host = node(kernel=plain_vm())
     host.nftables.fail(HostError("nft is not installed", what="nft", kind="missing"))
     outcome = make_pass(host, wanting(mode=mode, probe_rewrite=PROBES))
@@ -214,14 +208,12 @@ def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
 def test_what_is_undecided_is_refused() -> None:
     """If the configuration wants that: the doubt is what the unit is held back for."""
     host = node(kernel=KERNELS["undecided"]())
-    services = (IPv4Network("10.0.0.0/24"),)  # for these there is only a warning
-    section = wanting().route_overlap._replace(undecided="refuse", service_cidrs=services)
+    section = wanting().route_overlap._replace(undecided="refuse")
     outcome = make_pass(host, wanting()._replace(route_overlap=section))
     assert outcome.refuses
     assert outcome.report is not None
     doubts = {finding.name for finding in outcome.report.doubts}
     assert {each.name for each in outcome.findings if each.severity == "error"} == doubts
-    assert "service-network-holds-host" in {each.name for each in outcome.findings}
     assert isinstance(outcome.error, RouteOverlapError)
     assert (marker_of(host), outcome.error.exit_code) == ("undecided", CANNOT_DECIDE)
     ok = make_pass(node(kernel=KERNELS["ok"]()), wanting()._replace(route_overlap=section))

@@ -19,6 +19,5 @@ def namespace() -> Iterator[Namespace]:
 
 @pytest.fixture
 def backend(namespace: Namespace) -> Iterator[NetlinkBackend]:
-    """A backend in that namespace."""
     with namespace.inside(), NetlinkBackend() as made:
         yield made

@@ -81,7 +81,6 @@ def requests(draw: st.DrawFn, family: int) -> RouteRequest:
 
 
 def command_of(request: RouteRequest) -> str:
-    """The same request for `ip`."""
     route = request.route
     is_ipv4 = route.prefix.family == 4
     onlink = " onlink" if any(hop.onlink for hop in route.next_hops) else ""
@@ -148,7 +147,6 @@ MISTAKABLE: dict[int, list[tuple[Verb, str]]] = {
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_changes_that_could_be_mistaken(family: int) -> None:
-    """They do what `ip` does, too."""
     wanted = [RouteRequest(verb, route_of(route)) for verb, route in MISTAKABLE[family]]
     expected = done_by("ip", family, wanted)
     assert expected[0] == [True] * 4

@@ -1,6 +1,7 @@
 """NetlinkBackend reads what `ip` lists, in private network namespaces."""
 
 import errno
+import os
 import socket
 import sys
 from collections.abc import Iterable, Iterator
@@ -61,7 +62,6 @@ def assert_that_ip_lists(snapshot: Snapshot, namespace: Namespace) -> None:
 @properties
 @given(data=st.data())
 def test_a_snapshot_is_what_ip_lists(data: st.DataObject) -> None:
-    """On any host everything is what `ip` lists, in its order."""
     lost = data.draw(st.sets(st.sampled_from(["ib0", "wg0"])))
     with private_namespace() as namespace, namespace.inside():
         built(namespace, data, lost=lost)
@@ -227,6 +227,32 @@ def test_a_lookup_is_what_ip_route_get_says(family: int, data: st.DataObject) ->
             assert answer.route.metric == said.metric, address
             if family == 4:  # IPv6 answers with any next hop of ECMP first
                 assert set(answer.route.next_hops) == set(said.next_hops), address
+
+
+def test_a_lookup_by_an_object_that_two_routes_use(
+    namespace: Namespace, backend: NetlinkBackend
+) -> None:
+    """IPv6 caches what it found by object, on each CPU. So fibmatch answers a lookup with the route
+    that used the object first there; the answer here has the object's own next hop. IPv4 answers
+    with the right route.
+    """
+    hops = {10: "fd00:99::1 dev eth0", 11: "fe80::2 dev ib0", 12: "10.0.0.1 dev eth0"}
+    namespace.batch(f"nexthop add id {number} via {hop}" for number, hop in hops.items())
+    namespace.batch(["nexthop add id 20 group 10/11", "route add 10.244.0.0/24 nhid 12"])
+    by_object = ["route add default nhid 20", "route add fd00:244::/64 nhid 11"]
+    namespace.batch(by_object, family=6)
+    may_run_on = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, [min(may_run_on)])
+    try:
+        backend.lookup([ip_at(6, 2**125 + at) for at in range(64)])
+        answers = backend.lookup([as_ip("fd00:244::5"), as_ip("10.244.0.5")])
+    finally:
+        os.sched_setaffinity(0, may_run_on)
+    in_ipv6, in_ipv4 = [answer.route for answer in answers]
+    assert in_ipv6 is not None
+    assert in_ipv6.next_hops == (NextHop("ib0", as_ip("fe80::2")),)
+    assert in_ipv4 is not None
+    assert in_ipv4.prefix == Prefix.parse("10.244.0.0/24")
 
 
 GATEWAYS = {4: ("10.0.0.1", "10.0.0.2"), 6: ("fd00:99::1", "fd00:99::2")}
