@@ -167,7 +167,8 @@ class ConfigError(HostRoutingError, ValueError):
         [fault] = self.faults
         if fault.path and not self.source:
             return [str(fault)]
-        # A fault of the whole file continues the sentence: "new.json is empty".
+        # A fault without a path or a value is one of the whole file, and continues the sentence:
+        # "new.json is empty".
         colon = ":" if fault.path or fault.value else ""
         return [f"{where}{colon} {fault}"]
 
