@@ -163,7 +163,10 @@ class ConfigError(HostRoutingError, ValueError):
         """
         where = self.source or "the configuration"
         if headline or len(self.faults) > 1:
-            return [headline or f"{where} has {len(self.faults)} faults:", *map(str, self.faults)]
+            return [
+                headline or f"{where} has {len(self.faults)} faults:",
+                *map(Fault.__str__, self.faults),
+            ]
         [fault] = self.faults
         if fault.path and not self.source:
             return [str(fault)]
