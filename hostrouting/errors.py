@@ -163,11 +163,15 @@ class ConfigError(HostRoutingError, ValueError):
         """
         where = self.source or "the configuration"
         if headline or len(self.faults) > 1:
-            return [headline or f"{where} has {len(self.faults)} faults:", *map(str, self.faults)]
+            return [
+                headline or f"{where} has {len(self.faults)} faults:",
+                *map(Fault.__str__, self.faults),
+            ]
         [fault] = self.faults
         if fault.path and not self.source:
             return [str(fault)]
-        # A fault of the whole file continues the sentence: "new.json is empty".
+        # A fault without a path or a value is one of the whole file, and continues the sentence:
+        # "new.json is empty".
         colon = ":" if fault.path or fault.value else ""
         return [f"{where}{colon} {fault}"]
 

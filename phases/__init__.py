@@ -14,7 +14,7 @@ A task is any object with a `name` and a method `do(ctx)`. A decorator turns a f
     print(phases.run(bootstrap))  # the report, a Step: what was done, and how long it took
 """
 
-from phases.context import Clock, Context
+from phases.context import Clock, Context, Task
 from phases.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -27,7 +27,7 @@ from phases.execution import inner_step
 from phases.groups import deadline, parallel, retry, serial, when
 from phases.running import await_in_task, execute, plan, run, run_async, undo
 from phases.step import Observer, Status, Step, TaskFailed
-from phases.tasks import AnyTask, Skip, Task, task
+from phases.tasks import AnyTask, Skip, task
 
 # What a task is.
 __all__ = ["AnyTask", "Context", "Skip", "Task", "task"]

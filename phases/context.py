@@ -1,5 +1,5 @@
-"""The context that a running task receives: cancellation, waiting, logging, time. Nothing here runs
-tasks.
+"""What a task is, and the context that it receives when it runs: cancellation, waiting, logging,
+time. Nothing here runs tasks.
 
 A `Scope` is a part of a run that stops as a whole. It has one moment at which it stops: its
 deadline (or never) at first, and the present once the scope is cancelled. A task is inside several
@@ -77,8 +77,7 @@ class Stop(NamedTuple):
 
     moment: float
     reason: str
-    signal: int | None = None
-    """The signal that is the reason, if it is one."""
+    signal: int | None = None  # the signal that is the reason, if it is one
 
 
 class Scope:
@@ -102,15 +101,35 @@ class Scope:
         self.clock.wake()  # so that no task in this scope sleeps on
 
 
-class Returns(Protocol[T_co]):
-    """A task, as `find` looks at it: its name, and what it returns."""
+class Task(Protocol[T_co]):
+    """An object with a `name` and a method `do`. Use a class, an attrs class or a decorated
+    function.
+
+    The name is a short word or two, without "/", because paths are made of names. It does not
+    change while the task runs. A task may also have these methods and attributes:
+
+    - `plan(ctx)` returns what do() would do now, as a value with a readable str(); it changes
+      nothing. If do() would fail, the value has an attribute `would_fail`, a sentence that says
+      why. The step of the dry run has then failed.
+    - `undo(ctx)` undoes what do() did. It must be idempotent, and safe if do() was never called or
+      failed half way.
+    - `subtasks` is the tuple of the tasks that this one runs by name.
+
+    A result may have a method `log_fields()`, which returns names and values for the log line of
+    its task. A result or an error may have a method `to_mapping()`, which returns all of its data
+    as plain values for the report's JSON.
+    """
 
     @property
     def name(self) -> str:
-        """See Task."""
+        """The name that operators see."""
 
     def do(self, ctx: Context, /) -> T_co:
-        """See Task."""
+        """Do the work and return the result.
+
+        Synchronous. Raise to fail. Call ctx.check() or ctx.sleep() where stopping does no harm.
+        Return a Skip if there was nothing to do.
+        """
 
 
 class Context:
@@ -130,7 +149,6 @@ class Context:
         the live tree; then the observers are called.
         """
         self.clock = clock or Clock()
-        self.clock.now()  # raises here for a class; in a run, no step would have the error
         # Not made on import: a program's `dictConfig` disables every logger that exists by then.
         self.logger = logger or logging.getLogger("phases")
         if not self.logger.handlers:  # else Python would print warnings, beside a program's report
@@ -139,15 +157,17 @@ class Context:
         self.run_id = ""
         """Empty outside of a run: several runs can share a context."""
         self.run_scope = Scope(self.clock)
+        # The scopes around the task, the innermost first.
         self.scopes = (self.run_scope,)
-        """The scopes around the task, the innermost first."""
         self.step: Step | None = None
+        # The step of the whole run; None outside of a run, as `step` is.
         self.root: Step | None = None
-        """The step of the whole run; None outside of a run, as `step` is."""
         self.skip: frozenset[str] = frozenset()
         """The names of the tasks that the run leaves out."""
+        # In the undo after a failed run: the paths of the tasks that ran; otherwise None.
         self.ran: frozenset[tuple[str, ...]] | None = None
-        """In the undo after a failed run: the paths of the tasks that ran; otherwise None."""
+        # The event loops whose thread waits for the end of the run: they run no coroutine.
+        self.blocked_loops: set[object] = set()
         self._notifying = threading.RLock()
 
     @property
@@ -180,9 +200,9 @@ class Context:
     def find(self, task: str) -> Step: ...
 
     @overload
-    def find(self, task: Returns[T]) -> Step[T]: ...
+    def find(self, task: Task[T]) -> Step[T]: ...
 
-    def find(self, task: str | Returns[T]) -> Step | Step[T]:
+    def find(self, task: str | Task[T]) -> Step | Step[T]:
         """The step of a task that has ended in this run: `ctx.find(download).result` is its result.
         `task` is the task itself, its name or `group/name`. If several tasks have the name, this is
         the nearest: one beside this task comes before one further out.
@@ -340,7 +360,7 @@ def in_a_run(ctx: Context) -> Context:
     """
     if ctx.step is not None:
         return ctx
-    return derived(ctx, run_id=os.urandom(4).hex())
+    return derived(ctx, run_id=os.urandom(4).hex(), blocked_loops=set())
 
 
 def notify(ctx: Context, step: Step) -> None:

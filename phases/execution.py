@@ -18,8 +18,8 @@ from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Action, Status, Step, TaskFailed
 from phases.tasks import AnyTask, Method, Skip
 
+# Whether a dry run has called what runs now.
 in_dry_run = ContextVar("in_dry_run", default=False)
-"""Whether a dry run has called what runs now."""
 
 
 class Block:

@@ -9,16 +9,13 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
-from phases.context import Context, Scope, derived
-from phases.errors import Cancelled
+from phases.context import Context, Scope, T, Task, derived
 from phases.execution import new_step, raise_together, record_unstarted, require_finished, run_step
 from phases.step import TaskFailed
-from phases.tasks import AnyTask, FunctionTask, Skip, Task, wrapped
+from phases.tasks import AnyTask, FunctionTask, Skip, wrapped
 from phases.values import describe_error, seconds_in_words
-
-T = TypeVar("T")
 
 ErrorTypes: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 
@@ -117,8 +114,6 @@ def _why_others_stop(error: BaseException) -> str:
     """
     if isinstance(error, TaskFailed):
         return f"{error.failures[0].name} failed"
-    if isinstance(error, Cancelled):
-        return error.reason
     return describe_error(error)
 
 
@@ -145,7 +140,6 @@ def retry(
     """
     if attempts is not None:
         _require_positive(attempts, "retry: attempts")
-    isinstance(None, on)  # raises the TypeError for a wrong `on` now, and not in place of a failure
 
     def do(ctx: Context) -> T:
         # Try until the task succeeds, fails for good, or has no time for another attempt.
@@ -200,6 +194,7 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
 
     def do(ctx: Context) -> T:
         with ctx.within(seconds) as limited:
+            limited.check()  # no time at all
             return task.do(limited)
 
     return wrapped(task, do)

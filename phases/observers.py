@@ -18,8 +18,8 @@ from phases.step import Status, Step
 from phases.values import seconds_in_words
 
 FIELDS = "phases"
+# Held while a tree is shown: of several runs at a time, the first is shown.
 _TERMINAL = threading.Lock()
-"""Held while a tree is shown: of several runs at a time, the first is shown."""
 
 
 class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic since Python 3.11
@@ -86,12 +86,12 @@ class LiveTree:
     """
 
     def __init__(self) -> None:
+        # The run that is shown.
         self._root: Step | None = None
-        """The run that is shown."""
+        # The rich.live.Live that shows it; None without rich.
         self._live: Any = None
-        """The rich.live.Live that shows it; None without rich."""
+        # The log handlers that write above the tree while it is shown.
         self._moved_handlers: list[logging.StreamHandler[Any]] = []
-        """The log handlers that write above the tree while it is shown."""
 
     def __call__(self, step: Step) -> None:
         """Show the tree when a run starts, draw it again at each start and end of a step, and

@@ -13,24 +13,24 @@ start the coroutine, and await it no more; its run goes on to the end.
 from __future__ import annotations
 
 import contextvars
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Collection, Coroutine, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from phases.context import Context, derived, in_a_run
+from phases.context import Context, T, Task, derived, in_a_run
 from phases.execution import in_dry_run, new_step, run_step
 from phases.step import Action, Status, Step
-from phases.tasks import AnyTask, Task, require_known, valid_tree, wrapped
+from phases.tasks import AnyTask, require_known, valid_tree, wrapped
 from phases.values import describe_error
 
 if TYPE_CHECKING:
     import asyncio
-
-T = TypeVar("T")
 
 
 def execute(task: Task[T], ctx: Context | None = None) -> T:
@@ -103,6 +103,7 @@ async def run_async(
     if undo_on_failure:
         task = _with_undo_on_failure(task)
     run = _Run(task, ctx, skip)
+    loop = asyncio.get_running_loop()
     cancelled: asyncio.CancelledError | None = None
     with _noting_signals(run):
         run.thread.start()
@@ -115,6 +116,7 @@ async def run_async(
                     run.ctx.cancel(str(error) or "the coroutine was cancelled")
         except BaseException:  # such as GeneratorExit: nobody awaits this coroutine any more
             run.ctx.cancel("the event loop was closed")
+            run.ctx.blocked_loops.add(loop)
             raise
         finally:
             run.wait()
@@ -129,27 +131,42 @@ def await_in_task(
     """In a running task, run the coroutine in the event loop, and return its result. The loop has
     to go on meanwhile: begin the run with `run_async`, and not with `run`, which blocks the loop.
 
-    If the task is cancelled, the coroutine is cancelled. It has ended when Cancelled is raised.
+    If the task is cancelled, the coroutine is cancelled. It has ended when Cancelled is raised,
+    unless the loop itself has stopped.
     """
     import asyncio  # noqa: PLC0415  see run_async
 
-    begun: Future[asyncio.Task[T]] = Future()
+    if not asyncio.iscoroutine(coroutine):
+        raise TypeError(f"{coroutine!r:.80} is not a coroutine; call an async function: fetch()")
+    running: asyncio.Task[T]
+    ended: Future[asyncio.Task[T]] = Future()
 
     def begin() -> None:
-        if begun.set_running_or_notify_cancel():
-            begun.set_result(loop.create_task(coroutine))
+        nonlocal running
+        if ended.set_running_or_notify_cancel():
+            try:
+                running = loop.create_task(coroutine)
+                running.add_done_callback(ended.set_result)
+            except BaseException as error:  # noqa: BLE001  raised in the task
+                ended.set_exception(error)
 
-    def give_up() -> None:  # before the loop has called `begin`: something blocks it
-        if begun.cancel():
+    def cancel() -> None:
+        if ended.cancel():  # before the loop has called `begin`: something blocks it
             coroutine.close()
+        else:
+            loop.call_soon_threadsafe(lambda: running.cancel())  # noqa: PLW0108  it is set by then
 
     loop.call_soon_threadsafe(begin)
-    with ctx.on_cancel(give_up):
-        running = begun.result()
-    ended = asyncio.run_coroutine_threadsafe(asyncio.wait([running]), loop)
-    with ctx.on_cancel(lambda: loop.call_soon_threadsafe(running.cancel)):
-        ended.result()
-    return running.result()
+    with ctx.on_cancel(cancel):
+        while not ended.done():
+            if loop in ctx.blocked_loops or loop.is_closed():
+                cancel()
+                raise RuntimeError(
+                    "the event loop has ended, or waits for this run itself: begin the run with "
+                    "run_async"
+                )
+            wait([ended], timeout=0.1)
+    return ended.result().result()
 
 
 def plan(task: AnyTask, *, ctx: Context | None = None, skip: Collection[str] = ()) -> Step:
@@ -204,10 +221,10 @@ class _Run:
         self.report = new_step(task.name, self.ctx, action)
         self.result: object = None
         self.error: BaseException | None = None
+        # The signals that came during the run. `_noting_signals` puts the list `_noted` here.
         self.signals: list[int] = []
-        """The signals that came during the run. `_noting_signals` puts the list `_noted` here."""
+        # For how many of these signals `_stop` was called already.
         self._stopped_for = 0
-        """For how many of these signals `_stop` was called already."""
         self._task, self._action = task, action
         # This thread is not started by the clock, because a FakeClock would then count it beside
         # the main thread. It jumps when all counted threads wait by the clock, and the main thread
@@ -232,13 +249,12 @@ class _Run:
     def finish(self) -> None:
         """Run the task to its end, so that SIGINT and SIGTERM can cancel it.
 
-        Python calls signal handlers in the main thread only. The main thread therefore starts
-        `self.thread` for the task, and itself waits and takes the signals. Any other thread gets no
-        signals, and runs the task itself.
+        Python calls signal handlers in the main thread only. The thread that calls this therefore
+        starts `self.thread` for the task, and itself waits and takes the signals.
         """
-        if threading.current_thread() is not threading.main_thread():
-            self.thread.run()  # in this thread, with a copy of its context variables
-            return
+        # A program that has not imported asyncio runs no event loop.
+        loop = getattr(sys.modules.get("asyncio"), "_get_running_loop", object)()
+        self.ctx.blocked_loops.add(loop)
         with _noting_signals(self):
             self.thread.start()
             self.wait()
@@ -280,19 +296,22 @@ class _Run:
         """
         reason = signal.Signals(number)
         self.ctx.cancel(reason)
-        innermost = [step for step in self.report.walk() if step.start and not step.children]
-        running = [step.label for step in innermost if step.status is Status.RUNNING]
+        running = [
+            step.label
+            for step in self.report.walk()
+            if step.start and not step.children and step.status is Status.RUNNING
+        ]
         self.ctx.log.warning(
             "%s: stopping, waiting for %s", reason.name, ", ".join(running) or "the end"
         )
 
 
+# The runs that the main thread waits for.
 _awaited_runs: set[_Run] = set()
-"""The runs that the main thread waits for."""
+# The signals since the first of these runs began.
 _noted: list[int] = []
-"""The signals since the first of these runs began."""
+# The handlers of the program, by the number of the signal.
 _former_handlers: dict[int, Any] = {}
-"""The handlers of the program, by the number of the signal."""
 
 
 def _note(number: int, _frame: object) -> None:  # the handler of both signals
@@ -328,13 +347,22 @@ def _noting_signals(run: _Run) -> Iterator[None]:
         yield
     finally:
         _awaited_runs.discard(run)
-        # While other runs are awaited, the handlers stay.
-        while _former_handlers and not _awaited_runs:
-            number, former = _former_handlers.popitem()  # SIGINT last: its handler may raise
-            if signal.getsignal(number) is _note:
-                signal.signal(number, former)
+        _restore_handlers()
         if run.signals:  # the report has a signal even if the run ended before it was stopped
             run.report.signal = run.report.signal or run.signals[0]
+
+
+def _restore_handlers() -> None:
+    """Set the handlers of the program again. While other runs are awaited, ours stay."""
+    while _former_handlers and not _awaited_runs:
+        number, former = _former_handlers.popitem()  # SIGINT last: its handler may raise
+        if signal.getsignal(number) is _note:
+            signal.signal(number, former)
+
+
+# In a child process that a task forks, no run is awaited, and signals do what they did before.
+os.register_at_fork(after_in_child=_awaited_runs.clear)
+os.register_at_fork(after_in_child=_restore_handlers)
 
 
 def _with_undo_on_failure(task: AnyTask) -> AnyTask:

@@ -1,54 +1,20 @@
-"""What a task is, and how to make one from a function. Nothing here runs one."""
+"""How to make a task from a function, and what is required of a tree of tasks. Nothing here runs
+one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, TypeAlias
 
 import attrs
 
+from phases.context import Context, T, T_co, Task
 from phases.errors import InvalidTask, UnknownTask
 
-if TYPE_CHECKING:
-    from phases.context import Context
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
-
-Method: TypeAlias = Callable[["Context"], object]
+Method: TypeAlias = Callable[[Context], object]
 """A method of a task, which is called with the context."""
-
-
-class Task(Protocol[T_co]):
-    """An object with a `name` and a method `do`. Use a class, an attrs class or a decorated
-    function.
-
-    The name is a short word or two, without "/", because paths are made of names. It does not
-    change while the task runs. A task may also have these methods and attributes:
-
-    - `plan(ctx)` returns what do() would do now, as a value with a readable str(); it changes
-      nothing. If do() would fail, the value has an attribute `would_fail`, a sentence that says
-      why. The step of the dry run has then failed.
-    - `undo(ctx)` undoes what do() did. It must be idempotent, and safe if do() was never called or
-      failed half way.
-    - `subtasks` is the tuple of the tasks that this one runs by name.
-
-    A result may have a method `log_fields()`, which returns names and values for the log line of
-    its task. A result or an error may have a method `to_mapping()`, which returns all of its data
-    as plain values for the report's JSON.
-    """
-
-    @property
-    def name(self) -> str:
-        """The name that operators see."""
-
-    def do(self, ctx: Context, /) -> T_co:
-        """Do the work and return the result.
-
-        Synchronous. Raise to fail. Call ctx.check() or ctx.sleep() where stopping does no harm.
-        Return a Skip if there was nothing to do.
-        """
 
 
 AnyTask = Task[object]

@@ -276,8 +276,8 @@ def of_a_vpn(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
 
 def by_a_device_in_doubt(_: Judge, packets: OtherPackets) -> Opinion | None:
-    """Doubt these packets if the route on which they end leads through a device that may not be the
-    intended uplink (`DEFAULT_ROUTES`).
+    """Doubt these packets if the judge doubts their route for this reason: several devices may be
+    the intended uplink, and the route leads through one of them (`DEFAULT_ROUTES`).
 
     tests/hosts: second-card-for-root, mihomo-tun.
     """

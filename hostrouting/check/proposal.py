@@ -24,11 +24,11 @@ class Proposal(NamedTuple):
 
 def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Proposal:
     """Add to the configuration the routes that the host still needs for an OK once the
-    configuration is applied.
+    configuration is applied (`report.routes`).
 
-    If something escapes with the given configuration, the configured routes that cannot be set
-    (`conflicts`) are left out, because the proposed routes replace them. If nothing escapes, they
-    stay. ConfigError if no CIDRs are expected.
+    If packets to an expected CIDR would still leave the wrong way (escape), the configured routes
+    that cannot be set (`conflicts`) are left out, because the proposed routes replace them. If none
+    would, they stay. ConfigError if no CIDRs are expected.
     """
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)

@@ -247,6 +247,7 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
     if _is_worse(changes):
         return ranges
     for old, new in changes:
+        # Packets that rightly leave by another device than the uplink must still leave by it.
         if old.opinion.belongs_elsewhere and old.decision.devs != new.decision.devs:
             return ranges
         if judge.uplinks.doubtful and new.worst_grade is not Grade.FINE:
@@ -259,8 +260,8 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
         # `why.rule` is there if the rule for another destination repairs the range already.
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
-            # `why` may have another remedy, to delete the route by which the packets escape. With
-            # the new rule, that is not needed, so it is replaced.
+            # `why` may say to delete a route, which is not needed with the new rule. So say only
+            # which present rule is the reason, and name the new one.
             with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
         else:
             with_rule.append((part, why))

@@ -152,7 +152,9 @@ class Escape(NamedTuple):
     decision: Decision
     devs: tuple[str, ...] = ()
     hidden: Route | None = None
-    """The route to pods of this node that the packets do not reach (`PODS_HIDDEN`)."""
+    """The route to pods of this node, if the packets do not reach these pods (`PODS_HIDDEN`),
+    because Linux uses another route.
+    """
 
     @property
     def prefixes(self) -> tuple[Prefix, ...]:

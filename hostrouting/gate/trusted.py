@@ -25,7 +25,7 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
     command_of_untrusted: dict[str, str] = {}
     paths = (HostLayout.config_path, HostLayout.program_path, HostLayout.python_path, *others)
     ways = [_way_to(files, path) for path in paths]
-    # Of the folder in /run, only this itself counts: in a container, /run may be as open as /tmp.
+    # Of the folder in /run, not what is above it: in a container, /run may be as open as /tmp.
     ways.append(follow_links(files, HostLayout.run_directory))
     for way in ways:
         for place in way:
@@ -37,8 +37,8 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
                 if command and entry.kind == "file":
                     # Put a copy in its place, because somebody may have the file open.
                     command += f" && sed -i '' {command_of(place)}"
-                # The program is an archive, in which nobody can see what others have written: the
-                # command `hostrouting`, another copy, writes it anew.
+                # The program is an archive, in which nobody can see what others have written. So it
+                # is written anew, by the command `hostrouting`, which is another copy of it.
                 if place == HostLayout.program_path:
                     command = f"hostrouting apply --config {HostLayout.config_path}"
                 command_of_untrusted[place] = command

@@ -196,7 +196,7 @@ def plan_install(
         obstacles += find_probe_obstacles(config, read_snapshot())
     losses: list[Fault] = []
     if not wanted.allow_removal:
-        # A configuration that could not be read is read again, to raise the reason.
+        # `former` is None if config.json could not be read: read it again, to raise the reason.
         former = wanted.former or read_installed(host)
         losses += find_losses(former, gated_on_disk(host.files), config)
     plan = Plan(files, systemd, routes, tuple(operations), tuple(obstacles), tuple(losses))

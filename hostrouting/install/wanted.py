@@ -33,9 +33,10 @@ class Request:
     """
 
     def own_part(self, config: HostRoutingConfig) -> object:
-        """The part of this configuration that the run is about: the section that is the first of
-        the `names`, or everything if there are no names. The other names are only settings that go
-        with the section, such as the guard.
+        """The part of this configuration that the run is about, by which an undo sees whether
+        another run has changed it since. It is everything if there are no `names`; else the section
+        that is the first of them. The other names are settings that a run of one section brings
+        along, such as the guard, and that another run may share.
         """
         if not self.names:
             return config

@@ -62,6 +62,8 @@ def guard_host() -> int:
     try:
         stop_on_signals()
         host = Host.local()
+        # Other programs read the verdict of the last check in the markers. A pass that fails
+        # removes them; without a kernel, there is no pass.
         with markers_removed_on_failure(host.files):
             kernel = host.open_kernel()
         with kernel as backend, backend.watch() as watch:

@@ -156,7 +156,7 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
     # left out.
     units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
     status = HostStatus(config, bool(file_faults), units=tuple(units), asked=tuple(asked))
-    if config == HostRoutingConfig():  # nothing is installed
+    if config == HostRoutingConfig():  # nothing is installed, so nothing can be wrong
         return status
     if config is None:  # nobody knows which routes are wanted: look only at the gate and the units
         faults = answers.ask(lambda: find_faults(host, with_drop_in, file_faults)) or ()

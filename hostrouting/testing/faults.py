@@ -143,7 +143,7 @@ class FaultyBackend(RouteBackend):
         if not self._faults_at["change"].waiting:  # no fault is set, so no route has to be counted
             return self.inner.change(requests)
         # A test sets a fault for the nth route, so each route is changed by a call of its own.
-        return tuple(map(self._change_one, tuple(requests)))
+        return tuple(map(self._change_one, requests))
 
     def watch(self) -> Watch:
         with self._faults_at["watch"].call():

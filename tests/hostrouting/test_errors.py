@@ -1,6 +1,7 @@
 """The errors: what they carry and how they read."""
 
 import json
+from typing import Any, cast
 
 import pytest
 
@@ -111,6 +112,12 @@ def test_an_error_as_a_finding() -> None:
     assert (busy.kind, busy.findings[0].name) == ("busy", "lock")
     assert errors.NotReady("late", findings=[NO_DEFAULT]).findings == (NO_DEFAULT,)
     assert errors.ConfigError([MODE]).findings == ()
+
+
+def test_a_text_in_place_of_faults() -> None:
+    """It is refused, and not taken for a fault for each letter."""
+    with pytest.raises(AttributeError):
+        errors.ConfigError(cast("Any", "bad size"))
 
 
 @pytest.mark.parametrize(

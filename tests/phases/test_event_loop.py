@@ -130,19 +130,23 @@ def test_a_loop_that_is_closed() -> None:
 
 @pytest.mark.linux
 def test_a_forked_child() -> None:
-    """It only notes its signals: they stop no run of its parent."""
+    """Signals do there what they did before the run, also after a run of its own. They stop no run
+    of its parent.
+    """
 
     def fork(ctx: Context) -> int:
         child = os.fork()
         if child == 0:
+            phases.run(StubTask("own"))
             os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.1)
+            time.sleep(5)
             os._exit(0)
         status = os.waitpid(child, 0)[1]
         ctx.sleep(0.02)
-        return status
+        return os.waitstatus_to_exitcode(status)
 
-    assert in_loop(lambda: phases.run_async(phases.task("fork")(fork))).result == 0
+    task = phases.task("fork")(fork)
+    assert in_loop(lambda: phases.run_async(task)).result == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(
@@ -239,6 +243,135 @@ def test_a_coroutine_in_a_loop_that_is_blocked() -> None:
     async def story() -> Step:
         loop = asyncio.get_running_loop()
         task = phases.task("sleep")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(60), loop))
-        return phases.run(phases.deadline(task, 0.1))
+        thread = asyncio.to_thread(phases.run, phases.deadline(task, 0.1))
+        run = asyncio.ensure_future(thread)
+        await asyncio.sleep(0)
+        time.sleep(0.3)  # noqa: ASYNC251  as a careless author does
+        return await run
 
-    assert isinstance(in_loop(story).error, phases.DeadlineExceeded)
+    assert isinstance(asyncio.run(story()).error, phases.DeadlineExceeded)
+
+
+@pytest.mark.parametrize("in_main_thread", [True, False])
+def test_a_coroutine_in_a_loop_that_waits_for_the_run(*, in_main_thread: bool) -> None:
+    """The task fails at once: `run` blocks the loop. The coroutine never begins."""
+
+    async def fetch() -> None:
+        begun.append("fetch")
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        task = phases.task("fetch")(lambda ctx: phases.await_in_task(ctx, fetch(), loop))
+        group = phases.serial(phases.task("inner")(lambda ctx: phases.execute(task, ctx)))
+        reports.append(phases.run(phases.deadline(group, 5)))
+        await asyncio.sleep(0.01)
+
+    begun: list[str] = []
+    reports: list[Step] = []
+    if in_main_thread:
+        in_loop(story)
+    else:
+        thread = threading.Thread(target=lambda: asyncio.run(story()))
+        thread.start()
+        thread.join()
+    error = reports[0].failures[0].error
+    assert isinstance(error, RuntimeError)
+    assert "begin the run with run_async" in str(error)
+    assert not begun
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_an_object_that_is_not_a_coroutine(*, called: bool) -> None:
+    """The task fails at once, and the error says what to write."""
+
+    async def fetch() -> None: ...
+
+    async def story() -> Step:
+        loop = asyncio.get_running_loop()
+        given: Any = loop.create_task(fetch()) if called else fetch
+        task = phases.task("fetch")(lambda ctx: phases.await_in_task(ctx, given, loop))
+        return await phases.run_async(phases.deadline(task, 5))
+
+    error = in_loop(story).error
+    assert isinstance(error, TypeError)
+    assert "is not a coroutine" in str(error)
+    assert "fetch()" in str(error)
+
+
+def test_a_coroutine_that_the_loop_refuses() -> None:
+    """What the loop raises is the error of the task."""
+
+    def refuse(_loop: object, coroutine: Any, **_: object) -> Any:
+        coroutine.close()
+        raise RuntimeError("too many tasks")
+
+    async def story() -> Step:
+        loop = asyncio.get_running_loop()
+        task = phases.task("sleep")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(0), loop))
+        run = asyncio.ensure_future(phases.run_async(phases.deadline(task, 5)))
+        loop.set_task_factory(refuse)
+        report = await run
+        loop.set_task_factory(None)
+        return report
+
+    assert str(in_loop(story).error) == "too many tasks"
+
+
+@pytest.mark.parametrize("loop_is", ["running", "stopped", "closed"])
+def test_a_coroutine_in_a_loop_that_has_stopped(loop_is: str) -> None:
+    """If the coroutine of the run is closed, its task and the undo of this task end, although the
+    coroutines that they await cannot.
+    """
+    seen: list[Step] = []
+    loop = asyncio.new_event_loop()
+
+    async def wait_for_ever() -> None:
+        begun.append("wait")
+        await loop.create_future()
+
+    def wait(ctx: Context) -> None:
+        coroutines.append(wait_for_ever())
+        phases.await_in_task(ctx, coroutines[-1], loop)
+
+    async def story() -> None:
+        run = phases.run_async(
+            phases.task("wait", undo=wait)(wait),
+            ctx=Context(observers=[seen.append]),
+            undo_on_failure=True,
+        )
+        run.send(None)
+        await soon(lambda: begun)
+        coroutines.insert(0, run)
+        if loop_is == "running":
+            run.close()
+
+    begun: list[str] = []
+    coroutines: list[Coroutine[Any, Any, Any]] = []
+    loop.set_exception_handler(lambda *_: None)  # Python tells it what was left behind
+    loop.run_until_complete(story())
+    if loop_is == "closed":
+        loop.close()
+    coroutines[0].close()
+    if loop_is != "closed":
+        loop.run_until_complete(asyncio.sleep(0.01))
+        assert not asyncio.all_tasks(loop), "they are cancelled when the loop goes on"
+    loop.close()
+    for coroutine in coroutines:
+        coroutine.close()
+    assert [(step.action, step.status) for step in seen[1::2]] == [
+        ("undo", Status.FAILED),
+        ("do", Status.FAILED),
+    ]
+    if loop_is != "closed":  # else the task may see it before it is cancelled
+        assert seen[-1].reason == "the event loop was closed"
+
+
+def test_a_coroutine_that_comes_too_late() -> None:
+    """A loop that ends before it has begun the coroutine ends the task, too."""
+    loop = asyncio.new_event_loop()
+    task = phases.task("late")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(60), loop))
+    timer = threading.Timer(0.05, loop.close)
+    timer.start()
+    report = phases.run(phases.deadline(task, 20))
+    timer.join()
+    assert isinstance(report.error, RuntimeError)

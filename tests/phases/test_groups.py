@@ -43,7 +43,7 @@ def test_one_error_has_all_failures() -> None:
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(phases.Cancelled("enough"), "enough"), (SystemExit(3), "SystemExit: 3")],
+    [(phases.Cancelled("enough"), "Cancelled: enough"), (SystemExit(3), "SystemExit: 3")],
 )
 def test_a_task_of_a_group_that_stops(error: BaseException, reason: str) -> None:
     """The others stop for the same reason."""
@@ -148,6 +148,14 @@ def test_waits_between_attempts() -> None:
     for wait, full in zip(waits, full_waits, strict=True):
         assert full / 2 - 1e-6 <= wait <= full + 1e-6
     assert len(set(waits)) > 90
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_a_deadline_that_is_over(seconds: float) -> None:
+    """The task is not done."""
+    task = StubTask("a")
+    assert isinstance(ran(phases.deadline(task, seconds)).error, phases.DeadlineExceeded)
+    assert not task.calls
 
 
 def test_two_deadlines_at_one_moment() -> None:

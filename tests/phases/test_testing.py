@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -44,10 +43,3 @@ def test_clocks_keep_their_contract(make: Callable[[], Clock]) -> None:
     assert woken == [True]
     clock.wait(lambda: bool(done), clock.now() + 3600)
     assert clock.now() < before + 3600
-
-
-def test_a_clock_that_was_not_made() -> None:
-    """A class is refused by the context, and not in a run, which could not report it."""
-    wrong: Any = FakeClock
-    with pytest.raises(TypeError, match="now"):
-        phases.Context(clock=wrong)

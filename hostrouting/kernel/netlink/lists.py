@@ -90,10 +90,10 @@ def _may_be_left_out(route: Route) -> bool:
 
 
 def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int) -> list[int]:
-    """Return the ranges of addresses in which a prefix of this length begins if, and only if, it
-    overlaps one of the blocks. The ranges are one flat list in ascending order, for bisect: the
-    first address of a range, the address after its last one, the first address of the next range,
-    and so on.
+    """Return ranges of addresses, by which the reader sees at once whether a prefix of this length
+    overlaps one of the blocks: it does if its first address is in a range. The ranges are one flat
+    list in ascending order, for bisect: the first address of a range, the address after its last
+    one, the first address of the next range, and so on.
     """
     ranges: set[Prefix] = set()
     for block in blocks:

@@ -189,7 +189,9 @@ def test_not_root(machine: Machine, repaired: str) -> None:
 
 # The commands that make a node with two of its eight cards, which is quicker.
 SMALL = [line for line in H200 if re.search(r"\b(?:peer-)?ib[124567]\b", line) is None]
-SET_BY_HAND = "\n  ".join(f"ip route add {half} via 10.0.0.1 dev eth0" for half in REPAIR)
+SET_BY_HAND = "\n  ".join(
+    f"ip route add {half} metric 1024 via 10.0.0.1 dev eth0" for half in REPAIR
+)
 TAKEN = [f"route del {REPAIR[0]}", f"route add {REPAIR[0]} dev ib3 proto static"]
 CONDITION = re.search(r"/bin/sh -c '(.*)' hostrouting-gate", DROP_IN_TEXT)
 

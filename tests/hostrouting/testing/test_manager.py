@@ -103,6 +103,12 @@ def test_a_pattern() -> None:
     assert matching == ["m@a.service", "m@b.service", "m@c.service"]
 
 
+def test_a_failing_unit_without_its_suffix() -> None:
+    """Its start shows that the key is wrong."""
+    with pytest.raises(KeyError, match=r"kubelet\.service"):
+        FakeManager(failing={"kubelet": ()}).start("kubelet", timeout=1)
+
+
 def test_a_unit_that_does_not_start() -> None:
     """It has failed; one that is masked, or whose template is, is as before."""
     masked = (f"{UNITS}/masked.service", f"{UNITS}/node@.service")
