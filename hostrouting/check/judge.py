@@ -54,6 +54,7 @@ from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.fib.not_judged import why_not_judged
 from hostrouting.model.prefix import IPV4, LINK_LOCAL, MULTICAST, Prefix
 from hostrouting.model.route import (
+    OURS,
     PROTOCOL_DHCP,
     PROTOCOL_KERNEL,
     PROTOCOL_RA,
@@ -143,7 +144,8 @@ class Judge:
 
     def opinion_on_packets_to(self, address: int, decision: Decision) -> Opinion:
         """The opinion on packets to this address with this decision. If the address is that of a
-        pod of this node, and the decision does not lead to the pod, the packets escape.
+        pod of this node, and the decision does not lead to the pod, the packets escape. They are in
+        doubt if a route of ours is more specific than one of a CNI.
         """
         opinion = self.opinion(decision)
         route = decision.route
@@ -157,6 +159,12 @@ class Judge:
             if _misses(self, route, to_pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=to_pods)
+        # A route of ours was right until a CNI started that knows the way, too.
+        if opinion.grade is Grade.FINE and route.protocol == OURS:
+            for wider in self.fib.tables[route.table].covering(address):
+                is_of_cni = any(self.devices.cni_row(dev) for dev in wider.devs)
+                if is_of_cni and self.opinion_on_route(wider).belongs_elsewhere:
+                    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] hides [{wider}]")
         return opinion
 
     def is_allowed(self, dev: str) -> bool:
@@ -206,7 +214,7 @@ def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
 def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
     """Judge a route that refuses packets: it is fine only if it is a CNI's (`refusals`).
 
-    tests/hosts: calico-services-refused, bird-aggregate, flannel-stale-block.
+    tests/hosts: calico-services-refused, bird-aggregate, flannel-stale-block, calico-drained.
     """
     if taken.route.type not in REFUSING:
         return None

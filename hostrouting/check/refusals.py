@@ -41,8 +41,9 @@ class Refusals(NamedTuple):
         """Judge a route that refuses packets. It is fine if a row of the table of CNIs fits, and
         the host proves that the route is the CNI's. A row asks for one of three proofs: a device of
         the CNI, its address at the start of the range ("first"), or its pod in the range
-        ("inside"). The route is in doubt if the row fits, but no such pod is in the range; or if no
-        row fits, but the range may be a node's block and holds a pod. Otherwise it is an escape.
+        ("inside"). The route is in doubt if the row fits, but no such pod is in the range, or only
+        routes to other nodes show the CNI, as on a drained node; or if no row fits, but the range
+        may be a node's block and holds a pod. Otherwise it is an escape.
         """
         # A CNI has no addresses in the networks of services, so it refuses none there.
         if any(route.prefix.overlaps(services) for services in self.services):
@@ -50,17 +51,31 @@ class Refusals(NamedTuple):
         inside = list(self._devs_inside(route))
         for cni in CNIS:
             for row in cni.refusals:
-                if not self.devices.has_cni(cni) or not self._fits(cni, row, route):
+                if not self._fits(cni, row, route):
                     continue
-                # For the other two proofs, the line above is enough: see `has_cni` and `_fits`.
-                if row.proof != "inside" or any(self.devices.cni_of(dev) is cni for dev in inside):
+                has_cni = self.devices.has_cni(cni)
+                # For the other two proofs, the lines above are enough: see `has_cni` and `_fits`.
+                is_inside = any(self.devices.cni_of(dev) is cni for dev in inside)
+                if has_cni and (row.proof != "inside" or is_inside):
                     return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
-                reason = f"[{route}] refuses them, perhaps for {cni.name}"
-                return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
+                if has_cni or self._has_blocks_of_others(row):
+                    reason = f"[{route}] refuses them, perhaps for {cni.name}"
+                    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
         may_be_block = route.prefix.length >= _SHORTEST_POD_BLOCK[route.prefix.family]
         if may_be_block and any(self.devices.is_used_as(dev, "pod") for dev in inside):
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] refuses them, but holds pods")
         return Opinion(Grade.ESCAPE, route.type)
+
+    def _has_blocks_of_others(self, row: Refusal) -> bool:
+        """Whether the host has routes to the blocks of other nodes, as the CNI of this row adds
+        them: routes with its protocol, a gateway and the prefix of a block.
+        """
+        shortest, longest = row.lengths[self.fib.family]
+        return row.is_shown_by_protocol and any(
+            shortest <= route.prefix.length <= longest
+            for route in self.fib.routes
+            if route.protocol == row.protocol and route.has_gateway
+        )
 
     def _devs_inside(self, refused: Route) -> Iterator[str]:
         """Yield the devices whose addresses or pods are inside the refused range: they show whether

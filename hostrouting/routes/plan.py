@@ -197,7 +197,7 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     if _leads_as(wanted, used):
         return (RouteStep("keep", used, "exists"), *deletions)
     reason = f"a route that is not hostrouting's has the same destination and metric: [{used}]"
-    return (RouteStep("conflict", wanted, reason, used),)
+    return (RouteStep("conflict", wanted, reason),)
 
 
 def deletion_could_hit(deleted: Route, other: Route) -> bool:

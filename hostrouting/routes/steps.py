@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding, Remedy, with_severity
-from hostrouting.model.route import Route, as_listed, as_stored, deletion_command
+from hostrouting.model.route import Route, as_listed, as_stored
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import Need
 from hostrouting.text import grouped
@@ -28,8 +28,6 @@ class RouteStep(NamedTuple):
     action: Action
     route: Route
     reason: str
-    rival: Route | None = None
-    """In a conflict: the route of another program that has the key, and that Linux uses."""
 
     def __str__(self) -> str:
         return f"{_SIGNS[self.action]} {self.route}    # {self.action}: {self.reason}"
@@ -37,13 +35,12 @@ class RouteStep(NamedTuple):
     @property
     def remedy(self) -> Remedy | None:
         """What an operator can do about a conflict; None for any other step."""
-        if self.rival is None:
+        if self.action != "conflict":
             return None
-        advice = (
-            f"configure the halves of {self.route.prefix}, or a metric below that route's, unless "
-            "it is 0; or if nothing needs that route, delete it (a program may add it again)"
+        return Remedy(
+            "if that route is right, such as a CNI's to the pods of this node, configure a higher "
+            f"metric than it has; otherwise the halves of {self.route.prefix}, or a lower metric"
         )
-        return Remedy(advice, deletion_command(self.rival))
 
     @property
     def finding(self) -> Finding:

@@ -70,8 +70,8 @@ class Uplink:
         """Take from the snapshot what completes a route: links, addresses and default routes. Our
         own routes do not count, because they may be deleted.
 
-        `expected` are the devices of `routeOverlap.expectedDevs`. They decide if the default route
-        is in doubt.
+        `expected` are the devices of `routeOverlap.expectedDevs`. If there are any, only their
+        default routes complete a route: while these are missing, another card's may lead elsewhere.
         """
         self._family = family
         self._links = snapshot.links_by_name
@@ -85,15 +85,16 @@ class Uplink:
         """The default routes of all tables, the best first."""
         ways_out = {name for name, link in self._links.items() if leads_out(link)}
         of_main = [route for route in self.defaults if route.table == TABLE_MAIN]
-        self._of_main = with_next_hops(of_main, lambda hop: hop.dev in ways_out)
+        self._able_devs = [dev for dev in expected if dev not in self._links or dev in ways_out]
+        """The expected devices that can have a default route, also one that this host does not have
+        yet.
+        """
+        usable_devs = self._able_devs or ways_out
+        self._of_main = with_next_hops(of_main, lambda hop: hop.dev in usable_devs)
         """The default routes of table main, each with those next hops that can be a way out of the
-        host (`leads_out`).
+        host (`leads_out`), and are expected.
         """
         self._devs_in_doubt = doubtful_devs(self._of_main, snapshot)
-        self._able_devs = [dev for dev in expected if dev not in self._links or dev in ways_out]
-        """The expected devices that can have a default route. If there is exactly one, it is used
-        while the default route is in doubt. A device that this host does not have yet counts, too.
-        """
         # Cached, because many routes have the same gateway.
         self.reaches = cache(self._is_reached)
         self._source_by = cache(self._source)
@@ -150,19 +151,15 @@ class Uplink:
         """
         # A named device may have its default route in a table of its own.
         defaults = self._of_main if dev is None else self.defaults
-        # If the device of the default route is in doubt, take the only expected device, or wait.
+        if dev is None and len(self._able_devs) == 1:
+            dev = self._able_devs[0]
         if dev is None and self._devs_in_doubt:
-            if len(self._able_devs) == 1:
-                dev = self._able_devs[0]
-            else:
-                named = spoken(sorted(self._devs_in_doubt), last="or")
-                return Need(
-                    "a device to be named, because it is unclear whether "
-                    f"[{self._of_main[0]}] is the right one",
-                    Remedy(
-                        f"name {named} in the configured route, or in routeOverlap.expectedDevs"
-                    ),
-                )
+            named = spoken(sorted(self._devs_in_doubt), last="or")
+            return Need(
+                "a device to be named, because it is unclear whether "
+                f"[{self._of_main[0]}] is the right one",
+                Remedy(f"name {named} in the configured route, or in routeOverlap.expectedDevs"),
+            )
         hops = _first_hops(defaults, dev)
         if gateway is None:
             # A neighbour needs no gateway. For other destinations, `hops` have the gateways.

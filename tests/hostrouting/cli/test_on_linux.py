@@ -4,33 +4,25 @@ this kernel.
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hostrouting.boot.units import DROP_IN_TEXT
 from hostrouting.check.check import check_kernel
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.files import LocalFiles
-from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.kernel.netlink import NetlinkBackend
-from hostrouting.node.clock import MachineClock
-from hostrouting.node.guard import Guard
 from hostrouting.testing import h200
 from tests.support.commands import commands_of
 from tests.support.compiled import compiled_program
-from tests.support.incidents import GUARDED, config
 from tests.support.inside import CommandLines
 from tests.support.namespace import Namespace
 from tests.support.programs import completed, modules_loaded_by
-from tests.support.statuses import REPAIR_LINE
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, document
 
 pytestmark = [pytest.mark.linux, pytest.mark.needs("root")]
@@ -80,18 +72,14 @@ class Machine(Namespace):
     def hostrouting(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
         return self.command_lines.carry_out(words, {"PATH": os.environ["PATH"]}, text)
 
-    def lay_program(self) -> None:
-        """Have a program there, so that no command has to compile it."""
-        LocalFiles(self.root).write(LAYOUT.program_path, compiled_program(), mode=0o755)
-
     def shell(self, script: str) -> str:
         done = self._program("bash", "-c", script, cwd="/", check=True)
         return done.stdout + done.stderr
 
 
-@contextmanager
-def private_machine() -> Iterator[Machine]:
-    """Create a machine. It is removed at the end of the block, or when this process ends."""
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    """An H200 node. It is removed at the end of the test, or when this process ends."""
     holder = subprocess.Popen(
         ["unshare", "--net", "--mount", "sh", "-c", SETUP],
         stdin=subprocess.PIPE,
@@ -107,6 +95,7 @@ def private_machine() -> Iterator[Machine]:
             assert entered != Path(f"/proc/self/ns/{name}").readlink()
         machine = Machine(holder.pid)
         machine.forget_the_hosts_settings()
+        machine.batch(H200)
         try:
             yield machine
         finally:
@@ -114,13 +103,6 @@ def private_machine() -> Iterator[Machine]:
     finally:
         holder.kill()
         holder.communicate()
-
-
-@pytest.fixture
-def machine() -> Iterator[Machine]:
-    with private_machine() as machine:
-        machine.batch(H200)
-        yield machine
 
 
 @pytest.fixture
@@ -179,7 +161,8 @@ def test_what_a_check_loads(machine: Machine, repaired: str) -> None:
 
 def test_not_root(machine: Machine, repaired: str) -> None:
     """Without root one can look; what would change the host says that it requires root."""
-    machine.lay_program()
+    # So that no command has to compile it.
+    LocalFiles(machine.root).write(LAYOUT.program_path, compiled_program(), mode=0o755)
     for words, code in {f"check {CIDR}": 1, "status": 0}.items():
         assert machine.run(*AS_ANYONE, *PROGRAM, *words.split()).returncode == code, words
     done = machine.run(*AS_ANYONE, *PROGRAM, "apply", "--config", repaired)
@@ -187,61 +170,17 @@ def test_not_root(machine: Machine, repaired: str) -> None:
     assert "run as root" in done.stdout
 
 
-# The commands that make a node with two of its eight cards, which is quicker.
-SMALL = [line for line in H200 if re.search(r"\b(?:peer-)?ib[124567]\b", line) is None]
 SET_BY_HAND = "\n  ".join(
     f"ip route add {half} metric 1024 via 10.0.0.1 dev eth0" for half in REPAIR
 )
-TAKEN = [f"route del {REPAIR[0]}", f"route add {REPAIR[0]} dev ib3 proto static"]
-CONDITION = re.search(r"/bin/sh -c '(.*)' hostrouting-gate", DROP_IN_TEXT)
 
 
-@pytest.mark.parametrize(
-    ("applied", "happens", "page", "typed"),
-    [
-        pytest.param(False, [], f"check {CIDR}", SET_BY_HAND, id="nothing is installed"),
-        pytest.param(True, TAKEN, "status", REPAIR_LINE, id="the place of a route is taken"),
-    ],
-)
-def test_what_is_printed_does_what_the_page_says(
-    *, applied: bool, happens: list[str], page: str, typed: str
-) -> None:
-    """Nothing escapes after it was typed, also when a unit and the guard made a pass."""
-    wanted = config(*REPAIR, guard=GUARDED)
-    of_check = HostRoutingConfig.from_mapping(config())
-    with private_machine() as machine:
-        machine.batch(SMALL)
-        if applied:
-            machine.lay_program()
-            machine.hostrouting("apply", "--config", "-", text=json.dumps(wanted))
-        machine.batch(happens)
-        in_path = f"PATH={Path(sys.executable).parent}:$PATH"
-        assert f"  {typed}\n" in machine.shell(f"{in_path}\nhostrouting {page} || true")
-        said = machine.shell(f"{in_path}\n{typed}")
-
-        with machine.inside(), NetlinkBackend() as kernel:
-            assert check_kernel(kernel, of_check).verdict == "ok", said
-            if applied:
-                assert passes_the_gate(machine, "kubelet.service")
-                pass_the_guard(machine, kernel)
-                assert check_kernel(kernel, of_check).verdict == "ok", said
-
-
-def passes_the_gate(machine: Machine, unit: str) -> bool:
-    """Whether the gate, run as systemd does, lets this unit start."""
-    assert CONDITION is not None
-    condition = CONDITION[1].replace("$$", "$").replace("%%", "%")
-    alone = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
-    done = machine.run(*alone, "/bin/sh", "-c", condition, "hostrouting-gate", unit)
-    sys.stdout.write(done.stderr)  # shown if the test fails
-    return done.returncode == 0
-
-
-class Unlocked(MachineClock):
-    locked = nullcontext  # type: ignore[assignment]  # of no type of lock
-
-
-def pass_the_guard(machine: Machine, kernel: NetlinkBackend) -> None:
-    host = Host(backend=NetlinkBackend, files=LocalFiles(machine.root), manager=None)
-    with kernel.watch() as watch:
-        Guard(host, kernel, watch, clock=Unlocked()).make_next_pass()
+def test_what_is_printed_does_what_the_page_says(machine: Machine) -> None:
+    """Nothing escapes after it was typed."""
+    in_path = f"PATH={Path(sys.executable).parent}:$PATH"
+    page = machine.shell(f"{in_path}\nhostrouting check {CIDR} || true")
+    assert f"  {SET_BY_HAND}\n" in page
+    said = machine.shell(SET_BY_HAND)
+    with machine.inside(), NetlinkBackend() as kernel:
+        of_check = HostRoutingConfig.from_mapping(document())
+        assert check_kernel(kernel, of_check).verdict == "ok", said

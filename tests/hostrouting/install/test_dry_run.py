@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-import attrs
 import pytest
 from hypothesis import given, strategies as st
 
@@ -13,19 +12,17 @@ from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig,
 from hostrouting.host.effects import effects_of
 from hostrouting.install.plan import Plan
 from hostrouting.model.route import Route
-from hostrouting.tasks.configure import TASKS, Configure, Remove
+from hostrouting.tasks.configure import TASKS, Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.tasks.task import InstallTask
-from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, FakeManager, h200, plain_vm
+from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200, plain_vm
 from hostrouting.testing.interpreter import FakeInterpreter
 from phases.testing import FakeClock
 from tests.support.configs import configs
 from tests.support.node import without_default
-from tests.support.sections import expect
 from tests.support.tasks import (
     CIDR,
-    GUARDED,
     LAYOUT,
     REPAIR,
     WANTED,
@@ -34,11 +31,9 @@ from tests.support.tasks import (
     lose_routes,
     type_routes,
 )
-from tests.support.topologies import dual_stack_h200, vpn_node
+from tests.support.topologies import dual_stack_h200
 
 STRICT, WARN = config(cidrs=(CIDR,)), config(cidrs=(CIDR,), mode="WARN")
-REFUSING = HostRoutingConfig(route_overlap=expect(CIDR, mode="STRICT", undecided="refuse"))
-WARN_REPAIRED = config(*REPAIR, cidrs=(CIDR,), mode="WARN")
 OTHER_ROUTE = config("10.77.0.0/16")
 PROBES = ProbeRewriteConfig(enabled=True, interfaces=("eth0",), ensure_route=False)
 LATE_REPLY = HostRoutingConfig(
@@ -110,13 +105,7 @@ def case(
 
 
 CASES = {
-    "a repair": case("", of()),
-    "nothing to do": case("", INSTALLED),
     "an overlap, STRICT": case("leaves through ib0", of(), STRICT),
-    "an overlap, WARN": case("", of(), WARN),
-    "no default route, STRICT": case("is no IPv4 default route", of(FakeKernel), STRICT),
-    "undecided, STRICT": case("", of(vpn_node), STRICT),
-    "undecided, refused": case("through eth0 or wg0", of(vpn_node), REFUSING),
     "a conflict, new": case(CONFLICT, after(take_a_key, by=HostRoutingConfig())),
     "a conflict, installed": case(CONFLICT, after(take_a_key, by=WARN)),
     "routes that wait again": case(
@@ -129,16 +118,9 @@ CASES = {
         ConfigureStaticRoutes,
     ),
     "a route for replies that waits": case("", of(), LATE_REPLY),
-    "an interpreter": case(
-        "it is Python 3.9",
-        lambda: FakeHost(kernel=h200(), interpreter=FakeInterpreter(broken="it is Python 3.9")),
-    ),
     "the interpreter of an installed program": case(
         f"/usr/bin/python3 cannot run {LAYOUT.program_path}: No module named 'json'; install",
         after(break_the_interpreter),
-    ),
-    "an interpreter of an image": case(
-        "", lambda: attrs.evolve(FakeHost.image(), interpreter=FakeInterpreter(path=""))
     ),
     "no interpreter": case(
         "/usr/bin has no Python 3.10 or newer that works, which hostrouting needs on a node",
@@ -177,33 +159,6 @@ CASES = {
         f"k@.service is another name of {MACHINES}, ",
         with_properties("k@hostrouting-probe.service", Id=PROBE_UNIT),
         gating("k@.service"),
-    ),
-    "a foreign unit": case(
-        "was not written by",
-        lambda: FakeHost(
-            kernel=h200(), files=FakeFiles({LAYOUT.unit_path(LAYOUT.check_unit): "x"})
-        ),
-    ),
-    "a link in the place of config.json": case(
-        f"{LAYOUT.config_path} is a link",
-        lambda: FakeHost(
-            kernel=h200(), files=FakeFiles(links={LAYOUT.config_path: "/opt/gitops/file"})
-        ),
-    ),
-    "a directory in the place of a drop-in": case(
-        f"{LAYOUT.drop_in_path(KUBELET)} is a directory",
-        lambda: FakeHost(kernel=h200(), files=FakeFiles({f"{LAYOUT.drop_in_path(KUBELET)}/x": ""})),
-        gating(KUBELET, MACHINES),
-    ),
-    "others can change config.json": case(
-        "", after(lambda host: host.files.modes.update({LAYOUT.config_path: 0o666}))
-    ),
-    "a guard that is no longer wanted": case("", after(by=GUARDED), task=REMOVING),
-    "a loss": case("STRICT is installed", INSTALLED, WARN_REPAIRED),
-    "an allowed loss": case("", INSTALLED, WARN_REPAIRED, REMOVING),
-    "a removal": case("", INSTALLED, task=lambda _config, host: Remove(host=host)),
-    "a check alone, without the routes": case(
-        "leaves through ib0", after(lose_routes), task=CheckRouteOverlap
     ),
     "routes alone, which take needed ones away": case(
         "", INSTALLED, OTHER_ROUTE, ConfigureStaticRoutes

@@ -118,11 +118,12 @@ default dev eth0; default dev ib0               | | dev eth0 scope link
 default dev eth0; default dev eth1              | | a device to be named, ...
 ::/0 proto 9 nexthop dev eth0 nexthop dev eth1 | to fd09::/16 | a device to be named, ...
 
-# A doubt that is settled by the one expected device that can have the default route
+# Only an expected device that can have the default route
 default dev eth1; default dev eth0              | expected eth0,ib0  | dev eth0 scope link
 default dev tun0; default dev eth0 metric 9     | expected eth0      | dev eth0 scope link
 default dev tun0; default dev eth0 metric 9     | expected tun0      | dev tun0 scope link
-default dev eth0                                | expected eth1      | dev eth0 scope link
+default dev eth0                                | expected eth1      | an IPv4 default route on eth1
+default dev eth0                                | expected eth1,eth8 | an IPv4 default route
 default dev tun0; default dev eth0 table 100    | expected eth0      | an IPv4 default route on eth0
 default dev eth1; default dev eth0              | expected eth8      | an IPv4 default route on eth8
 default dev eth1; default dev eth0              | expected eth0,eth1 | a device to be named, ...

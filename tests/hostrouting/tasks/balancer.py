@@ -33,7 +33,7 @@ POD_GATEWAY, POD = "2001:db8:2::1", "2001:db8:2::9"
 SERVICE = "2001:db8:3::1"
 """No host has this address: the node's rules decide what becomes of packets to it."""
 
-UDP, _ICMPV6, _HOP_BY_HOP = 17, 58, 0
+UDP, _ICMPV6 = 17, 58
 ECHO_REQUEST, ECHO_REPLY, ADVERTISED_NEIGHBOUR = 128, 129, 136
 
 _PATIENCE = 60.0
@@ -144,7 +144,8 @@ def ping(host: Namespace, source: str, destination: str) -> None:
     with open_socket(host, socket.SOCK_RAW, source, protocol=socket.IPPROTO_ICMPV6) as raw:
         number = raw.fileno()
         raw.connect((destination, 0, 0, raw.getsockname()[3]))  # so that only its replies count
-        raw.send(echo_request(number))
+        # The kernel fills in the checksum.
+        raw.send(struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, number, 1) + b"is anybody there")
         wanted = struct.pack("!H", number)
         while True:
             answer = raw.recv(2048)
@@ -153,8 +154,6 @@ def ping(host: Namespace, source: str, destination: str) -> None:
 
 
 class Packet(NamedTuple):
-    """An IPv6 packet without its hop-by-hop header."""
-
     source: str
     destination: str
     protocol: int
@@ -163,20 +162,12 @@ class Packet(NamedTuple):
     @classmethod
     def read(cls, data: bytes) -> "Packet":
         """Parse a packet that begins with the IPv6 header."""
-        protocol, payload = data[6], data[40:]
-        if protocol == _HOP_BY_HOP:
-            protocol, payload = payload[0], payload[8 + 8 * payload[1] :]
         source, destination = (str(IPv6Address(data[at : at + 16])) for at in (8, 24))
-        return cls(source, destination, protocol, payload)
+        return cls(source, destination, data[6], data[40:])
 
     def is_icmp(self, kind: int, *, to: str = "") -> bool:
         """Whether it is an ICMPv6 message of this type, to this address."""
         return self.protocol == _ICMPV6 and self.payload[0] == kind and to in {"", self.destination}
-
-
-def echo_request(number: int) -> bytes:
-    """An echo request with this identifier, without its checksum, which the kernel fills in."""
-    return struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, number, 1) + b"is anybody there"
 
 
 def neighbour_solicitation(target: str, hardware: bytes) -> bytes:
@@ -186,24 +177,20 @@ def neighbour_solicitation(target: str, hardware: bytes) -> bytes:
     )
 
 
-@attrs.frozen
-class Capture:
-    _wire: socket.socket
-
-    def packets(self) -> tuple[Packet, ...]:
-        packets = []
-        self._wire.setblocking(False)
-        with suppress(BlockingIOError):
-            while True:
-                packets.append(Packet.read(self._wire.recv(1 << 16)))
-        return tuple(packets)
+def packets_of(wire: socket.socket) -> list[Packet]:
+    packets: list[Packet] = []
+    wire.setblocking(False)
+    with suppress(BlockingIOError):
+        while True:
+            packets.append(Packet.read(wire.recv(1 << 16)))
+    return packets
 
 
 @contextmanager
-def capture(host: Namespace) -> Iterator[Capture]:
+def capture(host: Namespace) -> Iterator[socket.socket]:
     with host.inside():
         wire = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
     with wire:
         make_room(wire)
         wire.bind(("eth0", _ETH_P_IPV6))
-        yield Capture(wire)
+        yield wire

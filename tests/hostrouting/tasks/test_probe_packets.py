@@ -75,7 +75,7 @@ def arrives(lab: Lab, sender: Namespace, source: str, destination: str) -> bool:
         balancer.ping(lab.balancer, OWN_GLOBAL, POD)  # there and back, so after the datagram
         return any(
             packet.protocol == balancer.UDP and packet.destination == destination
-            for packet in wire.packets()
+            for packet in balancer.packets_of(wire)
         )
 
 
@@ -161,7 +161,7 @@ def answers_a_neighbour(lab: Lab) -> bool:
         lab.settled()
         answers = [
             packet.source
-            for packet in wire.packets()
+            for packet in balancer.packets_of(wire)
             if packet.is_icmp(balancer.ADVERTISED_NEIGHBOUR, to=PROBE)
         ]
     return answers == [NODE] and GLOBAL not in lab.node.ip("-6", "neighbour").stdout
