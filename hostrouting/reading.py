@@ -288,7 +288,8 @@ def section(cls: type[T]) -> type[T]:
         return read(subclass, dict(zip(made.json_keys, given, strict=True)))
 
     made.__new__ = new_section
-    # `_replace` makes its result with `_make`, which by itself would check nothing.
+    # `read` makes the object with `tuple.__new__`, so it does not call this one again. `_replace`
+    # makes its result with `_make`, which by itself would check nothing.
     made._make = classmethod(lambda subclass, values: subclass(*values))
     return cls
 

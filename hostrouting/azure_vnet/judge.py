@@ -342,7 +342,7 @@ def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, st
     reason = _why_protected(node, ip)
     if reason:
         return "keep", reason
-    # This is so by the configuration: for any other address, `_why_protected` gives a reason.
+    # The configuration says so: `_why_protected` has kept all addresses that it does not name.
     managed = f"another CNI manages {ip}"
     # A device with the MAC address proves that the pod is alive, so look for one first.
     for mac in macs:

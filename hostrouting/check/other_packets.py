@@ -83,10 +83,10 @@ def intended(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
 
 def of_a_connection(judge: Judge, packets: OtherPackets) -> Opinion | None:
-    """Judge packets of this host's own connections, if a rule treats them differently because of
-    their source alone. TCP looks up a route twice: first without a source, and then with the source
-    that the first route has given. So packets with this source are usual, and must not escape. None
-    if the rule selects by anything else, or if connections do not send such packets.
+    """Judge packets of this host's own connections, if a rule selects by the source alone. TCP
+    looks up a route twice: first without a source (`plain`), and then with the source that the
+    first route has given (`end`). So the packets of each connection have such a source, and must
+    not escape. None if the rule selects by anything else, or if no connection has the source.
 
     The host also answers pods of this node from its own address, by kubelet for example. So if the
     packets would not reach the pods, connections may have any address of the expected devices as

@@ -260,9 +260,9 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
         # `why.rule` is there if the rule for another destination repairs the range already.
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
-            # `why` may say to delete a route, which is not needed with the new rule. So say only
-            # which present rule is the reason, and name the new one.
-            with_rule.append((part, _why_still(part, None)._replace(rule=rule)))
+            # The new reason is the present rule by which the packets escape, and the new rule is
+            # its remedy. The reason in `why` may have another one, to delete a route.
+            with_rule.append((part, _why_still(part)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
     return with_rule
@@ -297,9 +297,10 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 def _proven(
     judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
 ) -> tuple[list[Route], list[Change]]:
-    """Judge everything again with these routes added. Return the routes that end an escape, and how
-    each range is judged without and with them. If anything would be worse with them, return no
-    routes, and each part as unchanged (`Change(part, part)`).
+    """Judge everything again (all `blocks`) with these routes added. Return those routes with which
+    packets no longer leave the wrong way, and how each range is judged without and with them. If
+    anything would be worse with them, return no routes, and each part as unchanged
+    (`Change(part, part)`).
     """
     changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
     useful = _useful_routes(routes, changes)
@@ -360,7 +361,7 @@ def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[R
     return [route for route in routes if id(route) in deciding]
 
 
-def _why_still(part: Part, missing: Why | None) -> Why:
+def _why_still(part: Part, missing: Why | None = None) -> Why:
     """Why this part is not repaired by the proposed routes. An earlier rule may decide, so that
     Linux does not look up table main, where the routes are; or some routes could not be made
     (`missing` says why). Otherwise no new route would be more specific than the present ones,

@@ -270,14 +270,15 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 
 def _is_never_met(rule: Rule, condition: Condition, fib: "Fib") -> bool:
-    """Whether no packet that the engine follows meets this condition of the rule. There are two
-    such conditions: a `from` that contains no address of this host, so that no socket can have it;
-    and the `iif` of a rule with `not`.
+    """Whether no packet that the engine follows meets this condition of the rule, such as `from
+    10.0.0.0/8`; a `not` in front of it does not count here. There are two such conditions: a `from`
+    that contains no address of this host, so that no socket can have it; and the `iif` in a rule
+    with `not`.
     """
     name, _ = condition
     if name == "iif":
-        # For a rule `iif cni0`, the engine follows the packets that arrive there. For `not iif
-        # cni0`, it follows only what this host sends itself, and that never arrives on cni0.
+        # For a rule `iif cni0`, the engine follows the packets that arrive on cni0, too, so some
+        # meet the condition. For `not iif cni0`, it follows only what this host sends itself.
         return rule.invert
     sources = rule.src
     if name != "from" or sources is None:

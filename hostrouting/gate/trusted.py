@@ -25,7 +25,8 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
     command_of_untrusted: dict[str, str] = {}
     paths = (HostLayout.config_path, HostLayout.program_path, HostLayout.python_path, *others)
     ways = [_way_to(files, path) for path in paths]
-    # Of the folder in /run, not what is above it: in a container, /run may be as open as /tmp.
+    # Of the folder of the lock, look only at itself, and not at /run above it: in a container, /run
+    # may be as open as /tmp.
     ways.append(follow_links(files, HostLayout.run_directory))
     for way in ways:
         for place in way:

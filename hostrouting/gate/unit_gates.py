@@ -81,9 +81,9 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     for finding in judge_gates(host, gated_units(config)):
         if finding.name == "requirement":  # a file that systemd has not read yet
             yield finding
-        # What opens all gates at once is only a warning. A finding without a remedy, or with a
-        # reload as its remedy, is left out, because an apply ends it: it writes our drop-ins again,
-        # and reloads systemd.
+        # What opens all gates at once is only a warning. An apply writes our drop-ins again, and
+        # reloads systemd. If that is all that a gate needs, its finding has no remedy, or a reload,
+        # and is left out.
         elif finding.severity == "error" and finding.remedy not in {None, RELOAD}:
             yield finding._replace(severity=severity)
 

@@ -81,7 +81,7 @@ an error that says what was missing.
 """
 
 
-def install(  # noqa: C901  eight steps, which are read in one piece
+def install(  # noqa: C901  the steps of the page above, which are read in one piece
     host: Host,
     request: Request,
     all_parts: Sequence[PassPart],
@@ -141,7 +141,8 @@ def install(  # noqa: C901  eight steps, which are read in one piece
     # The parts are made even if nothing has changed so far: another run may have just changed the
     # host.
     try:
-        # After an error, too, each part is a step: `raise_together` joins only errors of steps.
+        # If there is an error already, each part is a step, too, because `raise_together` below can
+        # join the errors only if each is that of a step.
         if as_steps or errors:
             # Not `parts`: a part that the run leaves out is reported as a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]

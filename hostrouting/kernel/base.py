@@ -135,9 +135,9 @@ class RouteBackend(Protocol):
 
         `near` saves time on a host with 100,000 routes: with these prefixes, a backend may leave
         out most routes that overlap none of them. It always returns the routes of hostrouting
-        (protocol 213), default routes and their halves (/1), and routes without a gateway. Other
-        routes are those that differ only in the addresses of their prefixes, such as a CNI's to the
-        pods of many nodes: it returns at least one of each kind, by which the check knows the CNI.
+        (protocol 213), default routes and their halves (/1), and routes without a gateway. The rest
+        are mostly routes of a CNI to the pods of other nodes, which differ only in the addresses of
+        their prefixes. Of such routes, it returns at least one, by which the check knows the CNI.
 
         If anything changes while the host is read, it is read again, up to three times in all. If
         the last reading is disturbed, too, it is returned all the same, marked as `restless`.

@@ -128,7 +128,9 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
     # nobody knows whether it is as configured.
     if used is None or used.protocol != OURS or used.is_passed_over or not used.next_hops:
         return None
-    entry = as_stored(used)[0]  # in IPv6, its first next hop: others may be another program's
+    # In IPv4, the whole route. In IPv6, only its first next hop, as a route: the others may be
+    # another program's.
+    entry = as_stored(used)[0]
     for hop in entry.next_hops:
         if static.dev not in {None, hop.dev} or static.gateway not in {None, hop.gateway}:
             return None
@@ -138,10 +140,10 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
 
 
 def _follows_its_routers(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
-    """Whether the wanted route replaces the working one even without `may_move`. Either the wanted
-    route has all next hops of the working one, and perhaps more: routers come back one by one. Or a
-    gateway of the working route is in no default route any more, so its router may be gone, and the
-    wanted route leads through no further device.
+    """Whether the wanted route replaces the working one even in a pass that moves no packets to
+    another device. Either the wanted route has all next hops of the working one: others may come
+    back later, router by router. Or a gateway of the working route is in no default route any more,
+    so its router may be gone, and the wanted route leads through no further device.
     """
     hops = _hops_alive(working)
     if hops <= _hops_alive(wanted):

@@ -70,8 +70,9 @@ class Uplink:
         """Take from the snapshot what completes a route: links, addresses and default routes. Our
         own routes do not count, because they may be deleted.
 
-        `expected` are the devices of `routeOverlap.expectedDevs`. If there are any, only their
-        default routes complete a route: while these are missing, another card's may lead elsewhere.
+        `expected` are the devices of `routeOverlap.expectedDevs`. If any of them can have a default
+        route, only their default routes complete a route, even while these are missing: that of
+        another card may lead elsewhere.
         """
         self._family = family
         self._links = snapshot.links_by_name
@@ -166,10 +167,10 @@ class Uplink:
             for hop in hops:
                 if self._is_neighbour(destination, hop.dev):
                     return (NextHop(hop.dev),)
-        # The gateway is named, and may need a device. If the default route has a next hop with this
+        # A gateway that is named may need a device. If the default route has a next hop with this
         # gateway, that shows the device. Otherwise the gateway is assumed to be on the named device
-        # or, if none is named, on the device of the default route; without both, `hops` is empty.
-        elif dev or hops:
+        # or, if none is named, on the device of the default route.
+        elif dev or hops:  # `gateway` is named
             with_gateway = [hop for hop in hops if hop.gateway == gateway]
             hops = with_gateway or [NextHop(dev or hops[0].dev, gateway)]
         if not hops:
