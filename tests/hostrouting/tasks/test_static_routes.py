@@ -43,7 +43,7 @@ def test_a_conflict_while_another_route_waits() -> None:
     host, waits = FakeHost(kernel=h200()), list[str]()
     host.kernel.later(lambda: waits.append("a wait"))
     task = Configure(config("172.16.0.0/16", "fd77::/48"), host=host)
-    way_out = "otherwise the halves of 172.16.0.0/16, or a lower metric"
+    way_out = "otherwise delete it, or configure the halves of 172.16.0.0/16"
     error = failure_of(run, task, of=RouteConflict, match=f"172.16.0.0/16 dev ib0 .*{way_out}")
     assert waits == []
     assert [(finding.name, finding.target) for finding in error.findings] == [
