@@ -98,7 +98,7 @@ def demonstrate(host: Host) -> int:
 
     tell("2. Put the repair into the agent's configuration, and Configure into its pipeline.")
     sections = {
-        "staticRoutes": {"enabled": True, "routes": [{"destination": CIDR, "metric": 1024}]},
+        "staticRoutes": {"enabled": True, "routes": [{"destination": CIDR, "metric": 2048}]},
         "routeOverlap": {"expectedCidrs": [CIDR], "mode": "STRICT"},
     }
     config = HostRoutingConfig.from_mapping(sections)

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from hostrouting.fib.engine import Fib
 
 # The metric of a repair that Linux prefers to the present route because of its prefix. A CNI may
-# start later and add a route with the same prefix to the pods of this node. In IPv4, this route has
-# the metric 0, and Linux prefers it to the repair. If the repair had the metric 0, too, Linux would
-# use the older one, and the pods would be lost.
-_HIGH_METRIC = 1024
+# start later and add a route with the same prefix to its pods. This route has a lower metric, which
+# Linux prefers: usually 0 in IPv4, and up to 1024 in IPv6. If the repair had the same metric, Linux
+# would refuse or ignore the CNI's route, and the pods would be lost.
+_HIGH_METRIC = 2048
 _NO_DEVICE = Why("no-device", "name the device in routeOverlap.expectedDevs first")
 _NOT_PROVEN = Why("not-proven", "no route is more specific there, or packets would still be lost")
 

@@ -39,7 +39,8 @@ class RouteStep(NamedTuple):
             return None
         return Remedy(
             "if that route is right, such as a CNI's to the pods of this node, configure a higher "
-            f"metric than it has; otherwise the halves of {self.route.prefix}, or a lower metric"
+            "metric than it has; otherwise delete it, or configure the halves of "
+            f"{self.route.prefix} or a lower metric"
         )
 
     @property

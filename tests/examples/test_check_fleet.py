@@ -17,8 +17,8 @@ def test_by_itself() -> None:
     assert done.returncode == 0
     assert done.stdout.splitlines() == [
         "6 overlap: leaves through ibN",
-        '  {"destination": "172.16.0.0/17", "metric": 1024}',
-        '  {"destination": "172.16.128.0/17", "metric": 1024}',
+        '  {"destination": "172.16.0.0/17", "metric": 2048}',
+        '  {"destination": "172.16.128.0/17", "metric": 2048}',
         "1 no verdict: the snapshot is not JSON: Expecting value: line 1 column 1 (char 0)",
         "2 ok: nothing is wrong",
     ]

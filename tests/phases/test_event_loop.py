@@ -252,8 +252,7 @@ def test_a_coroutine_in_a_loop_that_is_blocked() -> None:
     assert isinstance(asyncio.run(story()).error, phases.DeadlineExceeded)
 
 
-@pytest.mark.parametrize("in_main_thread", [True, False])
-def test_a_coroutine_in_a_loop_that_waits_for_the_run(*, in_main_thread: bool) -> None:
+def test_a_coroutine_in_a_loop_that_waits_for_the_run() -> None:
     """The task fails at once: `run` blocks the loop. The coroutine never begins."""
 
     async def fetch() -> None:
@@ -268,27 +267,22 @@ def test_a_coroutine_in_a_loop_that_waits_for_the_run(*, in_main_thread: bool) -
 
     begun: list[str] = []
     reports: list[Step] = []
-    if in_main_thread:
-        in_loop(story)
-    else:
-        thread = threading.Thread(target=lambda: asyncio.run(story()))
-        thread.start()
-        thread.join()
+    in_loop(story)
     error = reports[0].failures[0].error
     assert isinstance(error, RuntimeError)
     assert "begin the run with run_async" in str(error)
     assert not begun
 
 
-@pytest.mark.parametrize("called", [False, True])
-def test_an_object_that_is_not_a_coroutine(*, called: bool) -> None:
+def test_an_object_that_is_not_a_coroutine() -> None:
     """The task fails at once, and the error says what to write."""
 
     async def fetch() -> None: ...
 
+    given: Any = fetch
+
     async def story() -> Step:
         loop = asyncio.get_running_loop()
-        given: Any = loop.create_task(fetch()) if called else fetch
         task = phases.task("fetch")(lambda ctx: phases.await_in_task(ctx, given, loop))
         return await phases.run_async(phases.deadline(task, 5))
 
@@ -317,8 +311,7 @@ def test_a_coroutine_that_the_loop_refuses() -> None:
     assert str(in_loop(story).error) == "too many tasks"
 
 
-@pytest.mark.parametrize("loop_is", ["running", "stopped", "closed"])
-def test_a_coroutine_in_a_loop_that_has_stopped(loop_is: str) -> None:
+def test_a_coroutine_in_a_loop_that_has_stopped() -> None:
     """If the coroutine of the run is closed, its task and the undo of this task end, although the
     coroutines that they await cannot.
     """
@@ -333,7 +326,7 @@ def test_a_coroutine_in_a_loop_that_has_stopped(loop_is: str) -> None:
         coroutines.append(wait_for_ever())
         phases.await_in_task(ctx, coroutines[-1], loop)
 
-    async def story() -> None:
+    async def story() -> Coroutine[Any, Any, Step]:
         run = phases.run_async(
             phases.task("wait", undo=wait)(wait),
             ctx=Context(observers=[seen.append]),
@@ -341,20 +334,15 @@ def test_a_coroutine_in_a_loop_that_has_stopped(loop_is: str) -> None:
         )
         run.send(None)
         await soon(lambda: begun)
-        coroutines.insert(0, run)
-        if loop_is == "running":
-            run.close()
+        return run
 
     begun: list[str] = []
     coroutines: list[Coroutine[Any, Any, Any]] = []
     loop.set_exception_handler(lambda *_: None)  # Python tells it what was left behind
-    loop.run_until_complete(story())
-    if loop_is == "closed":
-        loop.close()
-    coroutines[0].close()
-    if loop_is != "closed":
-        loop.run_until_complete(asyncio.sleep(0.01))
-        assert not asyncio.all_tasks(loop), "they are cancelled when the loop goes on"
+    run = loop.run_until_complete(story())
+    run.close()
+    loop.run_until_complete(asyncio.sleep(0.01))
+    assert not asyncio.all_tasks(loop), "they are cancelled when the loop goes on"
     loop.close()
     for coroutine in coroutines:
         coroutine.close()
@@ -362,8 +350,7 @@ def test_a_coroutine_in_a_loop_that_has_stopped(loop_is: str) -> None:
         ("undo", Status.FAILED),
         ("do", Status.FAILED),
     ]
-    if loop_is != "closed":  # else the task may see it before it is cancelled
-        assert seen[-1].reason == "the event loop was closed"
+    assert seen[-1].reason == "the event loop was closed"
 
 
 def test_a_coroutine_that_comes_too_late() -> None:

@@ -41,7 +41,6 @@ _RESULTS = "mount -t tmpfs -o {},mode=755 none /run/hostrouting"
 # Each attack: commands of a shell, with pauses between them.
 HARMLESS = [
     ("ip route add 10.99.0.0/16 dev ib0", "ip route del 10.99.0.0/16 dev ib0"),
-    (f"ip route add 172.16.9.0/24 {ROUTER}", f"ip route del 172.16.9.0/24 {ROUTER}"),
     (f"ip route add 172.16.9.7 {ROUTER} metric 5", f"ip route del 172.16.9.7 {ROUTER} metric 5"),
     ("ip rule add pref 99 to 203.0.113.0/24 lookup 77", "ip rule del pref 99"),
     ("ip link set spare0 up", "ip link set spare0 down"),
@@ -56,10 +55,6 @@ HARMLESS = [
 # What lets an address escape, and what ends that.
 ESCAPES = [
     ("ip route add 172.16.200.0/24 dev ib0", "ip route del 172.16.200.0/24 dev ib0"),
-    (
-        "ip route add 172.16.200.9/32 dev ib0 metric 7",
-        "ip route del 172.16.200.9/32 dev ib0 metric 7",
-    ),
     ("ip route add prohibit 172.16.200.0/26", "ip route del prohibit 172.16.200.0/26"),
     ("ip rule add pref 50 to 172.16.200.0/24 prohibit", "ip rule del pref 50"),
 ]

@@ -124,7 +124,6 @@ RemainAfterExit=yes
 ExecStart=/bin/sleep 0.5
 ExecStart=/bin/sh -c 'nft flush ruleset'
 """
-_WANTS = "[Unit]\nWants=nftables-flush.service\n"
 _LOOKS = "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'nft list tables >/run/seen'\n"
 
 
@@ -132,7 +131,7 @@ def test_the_table_for_probes() -> None:
     """The table is there before a gated unit starts, at boot and after each flush."""
     units = "/etc/systemd/system"
     looks = {
-        f"{units}/{AGENT}": f"{_WANTS}{_LOOKS}",
+        f"{units}/{AGENT}": f"[Unit]\nWants=nftables-flush.service\n{_LOOKS}",
         f"{units}/nftables-flush.service": _FLUSH,
         f"{units}/nftables.service": f"[Unit]\nDefaultDependencies=no\n{_FLUSH}",
         f"{units}/multi-user.target.d/boot.conf": (

@@ -22,7 +22,6 @@ LOSE_DEVICE = ["link set eth0 down", "link set eth0 up", "route add default via 
 CHANGES = (
     "for i in $(seq 5000); do echo route replace 192.0.2.0/24 dev eth0 metric $((i % 9)); done"
 )
-FLOOD = f"{CHANGES} | ip -batch -"
 KILL = f"systemctl kill --signal={{}} {UNIT}"
 
 
@@ -70,7 +69,7 @@ ATTACKS = (
     (f"for _ in 1 2 3 4 5 6; do systemctl restart {UNIT}; done; {KILL.format('TERM')}", ""),
     (KILL.format("KILL"), ""),
     # Linux forgets what it cannot report.
-    (f"{KILL.format('STOP')}; {FLOOD}", KILL.format("CONT")),
+    (f"{KILL.format('STOP')}; {CHANGES} | ip -batch -", KILL.format("CONT")),
 )
 
 

@@ -3,6 +3,7 @@
 from hostrouting.check.results import CheckReport, FamilyReport
 from hostrouting.config.settings import StaticRoutesConfig
 from hostrouting.model.prefix import as_ip
+from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import h200
 from tests.support.ip_text import HostRow, host_rows
@@ -110,12 +111,19 @@ def test_the_device_is_named_where_table_main_has_another_default_route() -> Non
 
 
 def test_a_cni_that_starts_later_has_its_pods() -> None:
-    """Its route to the pods of the node may have the prefix of a repair."""
+    """Its routes may have the prefix of a repair, and the metric that Linux gives by itself."""
     kernel = h200()
-    cidr = "172.16.64.0/24"
-    [repair] = checked(kernel.snapshot(), cidr).resolved
-    kernel.ip_route("add", repair)
-    assert checked(kernel.snapshot(), cidr).verdict == "ok"
     kernel.add_link(Link(name="cni0", index=0, kind="bridge"))
-    kernel.add_address("cni0", "172.16.64.1/24")
-    assert checked(kernel.snapshot(), cidr).verdict == "ok"
+    kernel.add_address("eth0", "fd10::4/64")
+    kernel.add_address("ib0", "fd16::10/32")
+    kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fd10::1", metric=1024))
+    for cidr, address in (
+        ("172.16.64.0/24", "172.16.64.1/24"),
+        ("fd16:0:1::/64", "fd16:0:1::1/64"),
+    ):
+        [repair] = checked(kernel.snapshot(), cidr).resolved
+        kernel.ip_route("add", repair)
+        assert checked(kernel.snapshot(), cidr).verdict == "ok"
+        kernel.add_address("cni0", address)
+        assert checked(kernel.snapshot(), cidr).verdict == "ok"
+        kernel.ip_route("add", Route.to(cidr, dev="cni0", metric=1024))

@@ -171,7 +171,7 @@ def test_not_root(machine: Machine, repaired: str) -> None:
 
 
 SET_BY_HAND = "\n  ".join(
-    f"ip route add {half} metric 1024 via 10.0.0.1 dev eth0" for half in REPAIR
+    f"ip route add {half} metric 2048 via 10.0.0.1 dev eth0" for half in REPAIR
 )
 
 

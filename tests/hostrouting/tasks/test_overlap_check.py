@@ -65,22 +65,6 @@ class TestModes:
         assert record.levelname == "WARNING"
         assert "finding" in vars(record)["phases"], "the command leaves it out"
 
-    def test_warn(self, caplog: pytest.LogCaptureFixture) -> None:
-        result = checked(FakeHost(kernel=h200()), CIDR)
-        assert result.log_fields()["verdict"] == "overlap"
-        counted = result.log_fields()["findings"]
-        assert counted == len(result.findings) == len(result.to_mapping()["findings"]) == 2
-        assert {"schema", "mode"}.isdisjoint(result.to_mapping())  # they are not its own
-        assert "OVERLAP: 172.16.0.0/16 leaves through ib0" in caplog.text
-        assert "add to staticRoutes.routes" in caplog.text
-
-    def test_an_image(self) -> None:
-        """It has no routes to check, so the result has no verdict."""
-        result = checked(FakeHost.image(), CIDR)
-        assert result.report is None
-        assert result.findings == ()
-        assert {"verdict", "findings"}.isdisjoint({**result.log_fields(), **result.to_mapping()})
-
     @pytest.mark.parametrize("comes", [True, False], ids=["comes", "does not come"])
     def test_an_expected_device(self, *, comes: bool) -> None:
         """One that is not up is awaited; if it does not come, the error says what is wrong."""

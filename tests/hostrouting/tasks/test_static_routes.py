@@ -43,7 +43,7 @@ def test_a_conflict_while_another_route_waits() -> None:
     host, waits = FakeHost(kernel=h200()), list[str]()
     host.kernel.later(lambda: waits.append("a wait"))
     task = Configure(config("172.16.0.0/16", "fd77::/48"), host=host)
-    way_out = "otherwise the halves of 172.16.0.0/16, or a lower metric"
+    way_out = "otherwise delete it, or configure the halves of 172.16.0.0/16"
     error = failure_of(run, task, of=RouteConflict, match=f"172.16.0.0/16 dev ib0 .*{way_out}")
     assert waits == []
     assert [(finding.name, finding.target) for finding in error.findings] == [
@@ -116,26 +116,6 @@ class TestDefaultRoute:
         clock.at(105, unlock)
         ctx = phases.Context(clock=clock)
         failure_of(phases.execute, task, ctx, of=NotReady, match="gave up after 105 s: 10.9")
-
-    def test_is_cancelled(self, host: FakeHost) -> None:
-        ctx = context()
-        host.kernel.later(lambda: ctx.cancel("enough"))
-        with pytest.raises(phases.Cancelled):
-            phases.execute(ConfigureStaticRoutes(config("10.9.0.0/16"), host=host), ctx)
-        assert ctx.clock.now() <= 1
-
-
-def test_another_default_route_becomes_the_best() -> None:
-    """The plan says that the routes would move to the new card, and the task moves them."""
-    host = configured(config(*REPAIR))
-    host.kernel.add_link("eth1")
-    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", metric=1, protocol=16))
-    task = ConfigureStaticRoutes(config(*REPAIR), host=host)
-    added = [str(step) for step in task.plan().routes.changes if step.action == "add"]
-    assert [line.split(" proto ")[0] for line in added] == [f"+ {half} dev eth1" for half in REPAIR]
-    run(task)
-    assert ours(host) == [f"{half} dev eth1 proto hostrouting scope link" for half in REPAIR]
-    assert task.plan().is_empty
 
 
 def test_a_run_that_is_cancelled_while_it_sets_routes() -> None:
