@@ -267,7 +267,6 @@ def _render(
         "[Service]",
         f"ExecStart={command}",
         *settings,
-        f"UnsetEnvironment={UNSET}",
         "TimeoutStopSec=10",
     ]
     install = ""

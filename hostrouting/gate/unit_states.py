@@ -57,6 +57,7 @@ _STATES: dict[str, State] = {
     "reloading": "runs",
     "condition": "waiting",
     "masked": "masked",
+    "bad-setting": "stuck",
     "failed": "stuck",
     "auto-restart": "fails",
     "auto-restart-queued": "fails",

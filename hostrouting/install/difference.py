@@ -102,14 +102,16 @@ def needs_reload(manager: Manager, config: HostRoutingConfig, former: HostRoutin
     """Return whether systemd has to read its files again: one of our units, or the drop-in of a
     unit that one of the configurations gates, has changed or gone since systemd last read it.
 
-    A masked unit with drop-ins does not count, because systemd claims even after a reload that this
-    unit needs one.
+    A unit with drop-ins that systemd cannot load (it is masked, or has a wrong setting) does not
+    count, because systemd claims even after a reload that this unit needs one.
     """
     gated = {*gated_units(config), *gated_units(former)}
     asked = ("NeedDaemonReload", "LoadState", "DropInPaths")
     # systemd loads no template, only its instances.
     for properties in manager.show(asked, *UNITS, *map(instance_pattern, gated)):
-        is_exempt = properties["LoadState"] == "masked" and properties["DropInPaths"]
+        is_exempt = (
+            properties["LoadState"] in {"masked", "bad-setting"} and properties["DropInPaths"]
+        )
         if properties["NeedDaemonReload"] == "yes" and not is_exempt:
             return True
     return False

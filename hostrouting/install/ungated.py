@@ -19,6 +19,9 @@ _KUBELETS = (
     "k3s-agent.service",
     "rke2-server.service",
     "rke2-agent.service",
+    "k0scontroller.service",
+    "k0sworker.service",
+    "snap.microk8s.daemon-kubelite.service",
 )
 """The services that run the pods of a node."""
 

@@ -111,6 +111,18 @@ def a_masked_unit(system: System) -> None:
         end(system)
 
 
+def a_wrong_setting(system: System) -> None:
+    """Such a unit is not loaded, and systemd claims after each reload that it needs another one."""
+    system.lay(OVERRIDE, "[Service]\nExecStart=\n")
+    system.must("systemctl", "daemon-reload")
+    assert start(system) == 1
+    manager = InsideManager(system)
+    assert [each.state for each in unit_states(manager, [UNIT], [TEMPLATE])] == ["stuck"]
+    assert not needs_reload(manager, CONFIG, CONFIG)
+    system.must("rm", OVERRIDE)
+    system.must("systemctl", "daemon-reload")
+
+
 def what_is_not_loaded(system: System) -> None:
     """A template is as its instances would be; a name without a file is unknown."""
     words = {"agent@": "STOPPED", "nosuch@": "UNKNOWN", "nosuch*": "UNKNOWN", "getty@": "NOT GATED"}
@@ -171,6 +183,7 @@ STORIES = (
     a_refused_unit,
     a_crash_loop,
     a_masked_unit,
+    a_wrong_setting,
     what_is_not_loaded,
     drop_ins_of_somebody_else,
     a_drop_in_that_was_not_read,

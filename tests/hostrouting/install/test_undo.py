@@ -136,6 +136,16 @@ class TestOtherRuns:
 class TestFormer:
     """What was installed comes back with all that is wrong with it."""
 
+    def test_before_the_first_of_two_runs(self) -> None:
+        """Another run has installed something else between them."""
+        host = configured(FORMER)
+        task = Configure(WANTED, host=host, allow_removal=True)
+        run(task)
+        run(Configure(OTHER, host=host, allow_removal=True))
+        run(task)
+        undo(task)
+        assert read_installed(host) == FORMER
+
     def test_a_conflict(self) -> None:
         """The configuration that units have waited for comes back."""
         host = FakeHost(kernel=h200())
