@@ -161,7 +161,7 @@ def _record_result(step: Step, result: object) -> None:
     Raises WouldFail if a plan says that the task would fail; the step then has both the plan and
     the error.
     """
-    require_finished(result)
+    require_finished(result)  # raises if it is a coroutine, which nobody would await
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
         step.reason = result.reason

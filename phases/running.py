@@ -381,7 +381,8 @@ def _with_undo_on_failure(task: AnyTask) -> AnyTask:
                 undo_step.path = step.path  # `new_step` has added the task's name a second time
                 with suppress(BaseException):  # an error or Ctrl-C of the undo is noted in its step
                     run_step(task, undo_step, safe, "undo")
-            # `_record_error` puts the failures of the run itself before these.
+            # The step has no failures yet. Once the error that is raised here arrives, those of the
+            # run itself are put before these of the undo (`_record_error`).
             step.failures = undo_step.failures
             raise
 

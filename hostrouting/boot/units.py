@@ -25,7 +25,8 @@ HEADER = f"# {MARK}; changes are overwritten.\n"
 def _program(function: str) -> str:
     """The shell command that runs this function of `hostrouting.node` with the argument $1.
 
-    The shell opens the program once, as descriptor 3, and Python imports its modules from there. If
+    The shell opens the program, an archive, once as descriptor 3, and Python imports its modules
+    from there (`/proc/self/fd/3`, which `call_code` adds to the folders of modules). If
     Python opened the file by its path for each module, it would fail when a run replaces the file.
     Before the first import, Python judges what was opened: it exits with 99 if that is not root's,
     or if others can write to it.

@@ -159,7 +159,8 @@ class Judge:
             if _misses(self, route, to_pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=to_pods)
-        # A route of ours was right until a CNI started that knows the way, too.
+        # A route of ours was right until a CNI started that knows the way, too. The CNI's route
+        # must be fine itself (`belongs_elsewhere`).
         if opinion.grade is Grade.FINE and route.protocol == OURS:
             for wider in self.fib.tables[route.table].covering(address):
                 is_of_cni = any(self.devices.cni_row(dev) for dev in wider.devs)
@@ -268,9 +269,9 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     """Judge a route by its devices: the worst opinion on one of them counts, because packets may
-    leave by each. Of equally bad opinions, one about a device that rightly takes packets, such as a
-    CNI's, is returned (`belongs_elsewhere`), so that no repair leads them away from it. The opinion
-    names all devices by which packets escape.
+    leave by each. Of opinions with the same grade, one says perhaps that packets belong to a CNI's
+    device (`belongs_elsewhere`): this one is returned, so that no repair leads them away from it.
+    The opinion names all devices by which packets escape.
 
     In IPv4, a broadcast or multicast route is at least in doubt, because TCP does not connect by
     it.
@@ -413,8 +414,8 @@ def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
 
 def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """A device of a known CNI is fine. But it is in doubt if it may be left behind by a migration
-    from one CNI to another: the pods of this node are another CNI's, or the route is to addresses
-    in a network of the uplink or of another bridge of pods.
+    from one CNI to another: its CNI does not lead to the pods of this node, which are another
+    CNI's; or the route is to addresses in a network of the uplink or of another bridge of pods.
 
     There is no opinion if the CNI does not use the device for such a route. A pod's device is for
     routes to single addresses, so not for a wide route (`is_wide`, to several addresses). A device

@@ -144,9 +144,9 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[
     route to the part has a prefix that is as long or longer, Linux would not use a route to the
     block; so the prefix of the present route is taken.
 
-    In two cases, the halves of this prefix are yielded, as far as they overlap the part: no metric
-    is lower than that of the present route, 0; or the prefix is that of all addresses, which a
-    static route may not have. A single address has no halves, so no route can help there.
+    In two cases, the halves of this prefix are yielded, as far as they overlap the part: the
+    present route has the metric 0, and none is lower; or the prefix is that of all addresses, which
+    a static route may not have. A single address has no halves, so no route can help there.
     """
     # The route to the first address is that to the whole part.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
@@ -156,7 +156,9 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[
         prefix = present.prefix
         metric = present.metric  # a route of ours is replaced
         if present.protocol != OURS:
-            metric = min(metric - 1, 1)  # Linux prefers the lower metric
+            # Linux prefers the lower metric: 1, so that ours stays lower if the present route gets
+            # another one; 0 if the present metric is 1; and -1, which does not exist, if it is 0.
+            metric = min(metric - 1, 1)
     if prefix.length > 0 and metric >= 0:
         yield prefix, metric
     elif not prefix.is_single:

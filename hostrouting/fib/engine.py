@@ -379,8 +379,8 @@ class Fib:
         address = as_ip(destination)
         if address.version != self.family:
             raise ValueError(f"{address} is not an IPv{self.family} address")
-        decision, _ = self.ends(int(address))
-        return decision
+        plain, _ = self.ends(int(address))  # and where other packets to it end, such as marked ones
+        return plain
 
     def cells(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield the first and the last address of each cell from `first` to `last`, in order."""

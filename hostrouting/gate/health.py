@@ -26,8 +26,8 @@ def find_faults(
     why it is open, so that units start unchecked. `faults` are what is wrong with config.json,
     which also makes the gate refuse every start.
 
-    A finding that makes the gate refuse every start gets the name gate-shut. If the gate is open,
-    it refuses every start once it is closed.
+    A finding that makes the gate refuse every start gets the name gate-shut, even while the gate is
+    open: then the gate refuses every start as soon as it is closed.
     """
     reasons_to_refuse = [*faults]
     if units:

@@ -185,9 +185,9 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     # Delete the last route first: a rollback begins with the last deletion and adds each route
     # behind the others, so the routes get their old order back.
     stale.reverse()
-    # But delete routes with fewer next hops first, because a request to delete a route with more
-    # could take one of them instead; and of equals, those with a source, for the same reason. The
-    # sort keeps the order of all others.
+    # But a request to delete a route with more next hops could delete one with fewer instead, and a
+    # request without a source one with a source. So delete routes with fewer next hops first and,
+    # of equals, those with a source. The sort keeps the order of all others.
     stale.sort(key=lambda route: (len(route.next_hops), route.prefsrc is None))
     reason = "not configured" if wanted is None else "leads elsewhere"
     deletions = tuple(RouteStep("delete", route, reason) for route in stale)

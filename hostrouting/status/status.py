@@ -178,8 +178,9 @@ def _with_routing(
     check = answers.ask(lambda: check_host(config, host)) if config.route_overlap.cidrs else None
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     check_findings = [] if check is None else [*_findings_of_check(check, plan)]
-    # Of several default routes, or of two ways for our routes, only an operator knows which one is
-    # meant. Until config.json names its device, this is an error, and no command is proposed.
+    # Of several default routes, only an operator knows which one is meant; and if apply would move
+    # routes of ours that work to another device, which of the two is right. Until config.json names
+    # the device, this is an error, and no command is proposed.
     choices = [
         finding
         for finding in check_findings
@@ -260,7 +261,9 @@ def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
     if plan is None or plan.routes.waiting:  # apply fails while a route waits
         return ""
     report = plan.report
-    if report is None and check is not None:  # with a conflict, a plan has no report
+    # If our routes conflict with another program's, apply fails, and a plan has no report. Then see
+    # whether a repair of the host as it is now makes it right.
+    if report is None and check is not None:
         report = check.report
     if report is not None and report.routes:  # the routes that a repair would add
         return repair_line() if _is_repaired_by_routes(report, plan) else ""
