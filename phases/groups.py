@@ -14,7 +14,7 @@ from typing import TypeAlias
 from phases.context import Context, Scope, T, Task, derived
 from phases.execution import new_step, raise_together, record_unstarted, require_finished, run_step
 from phases.step import TaskFailed
-from phases.tasks import AnyTask, FunctionTask, Skip, wrapped
+from phases.tasks import AnyTask, FunctionTask, Skip, WrappedTask
 from phases.values import describe_error, seconds_in_words
 
 ErrorTypes: TypeAlias = type[Exception] | tuple[type[Exception], ...]
@@ -124,7 +124,7 @@ def retry(
     delay: float = 1.0,
     jitter: float = 0.5,
     on: ErrorTypes = Exception,
-) -> FunctionTask[T]:
+) -> WrappedTask[T]:
     """The task, tried up to `attempts` times; with None, until the deadline.
 
     The first wait between attempts is `delay` seconds. Each further wait is twice as long, but at
@@ -173,7 +173,7 @@ def retry(
             if ctx.step is not None:  # None if a test calls do() itself
                 ctx.step.attempts += 1
 
-    return wrapped(task, do)
+    return WrappedTask(task, do)
 
 
 def _worth_retrying(error: BaseException | None, on: ErrorTypes) -> bool:
@@ -185,7 +185,7 @@ def _worth_retrying(error: BaseException | None, on: ErrorTypes) -> bool:
     return isinstance(error, on) and getattr(error, "can_retry", True)
 
 
-def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
+def deadline(task: Task[T], seconds: float) -> WrappedTask[T]:
     """The task, cancelled after this many seconds; it then fails with DeadlineExceeded.
 
     A task that succeeds late has still succeeded. A thread cannot be stopped from outside, so a
@@ -194,15 +194,14 @@ def deadline(task: Task[T], seconds: float) -> FunctionTask[T]:
 
     def do(ctx: Context) -> T:
         with ctx.within(seconds) as limited:
-            limited.check()  # no time at all
             return task.do(limited)
 
-    return wrapped(task, do)
+    return WrappedTask(task, do)
 
 
 def when(
     condition: Callable[[Context], bool], task: Task[T], *, reason: str = "its condition is false"
-) -> FunctionTask[T | Skip]:
+) -> WrappedTask[T | Skip]:
     """The task, run only if the condition is true when its turn comes. Otherwise it is skipped for
     this reason, such as `there is no GPU`. A dry run asks for the task's plan in any case.
     """
@@ -214,4 +213,4 @@ def when(
             return task.do(ctx)
         return Skip(reason)
 
-    return wrapped(task, do)
+    return WrappedTask(task, do)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 from phases.context import Context, T, Task, derived, in_a_run
 from phases.execution import in_dry_run, new_step, run_step
 from phases.step import Action, Status, Step
-from phases.tasks import AnyTask, require_known, valid_tree, wrapped
+from phases.tasks import AnyTask, WrappedTask, require_known, valid_tree
 from phases.values import describe_error
 
 if TYPE_CHECKING:
@@ -163,9 +163,9 @@ def await_in_task(
                 cancel()
                 raise RuntimeError(
                     "the event loop has ended, or waits for this run itself: begin the run with "
-                    "run_async"
+                    "run_async, and call plan and undo in asyncio.to_thread"
                 )
-            wait([ended], timeout=0.1)
+            wait([ended], 0.1)  # seconds
     return ended.result().result()
 
 
@@ -386,7 +386,7 @@ def _with_undo_on_failure(task: AnyTask) -> AnyTask:
             step.failures = undo_step.failures
             raise
 
-    return wrapped(task, do)
+    return WrappedTask(task, do)
 
 
 def _paths_to_undo(report: Step) -> frozenset[tuple[str, ...]]:

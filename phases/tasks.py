@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from inspect import iscoroutinefunction
-from typing import Generic, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias
 
 import attrs
 
@@ -31,7 +31,7 @@ class Skip:
 
 @attrs.frozen
 class FunctionTask(Generic[T_co]):
-    """A task made from functions: a step, a group, or a wrapper around another task."""
+    """A task made from functions: a step, or a group."""
 
     name: str
     do: Callable[[Context], T_co]
@@ -53,19 +53,6 @@ def task(
     return lambda function: FunctionTask(name, function, plan, undo)
 
 
-def wrapped(inner: AnyTask, do: Callable[[Context], T]) -> FunctionTask[T]:
-    """The task with another `do`, such as one that calls the task's own `do` several times. The
-    name, plan, undo and subtasks stay the same.
-    """
-    return FunctionTask(
-        valid_task(inner).name,
-        do,
-        plan=getattr(inner, "plan", None),
-        undo=getattr(inner, "undo", None),
-        subtasks=getattr(inner, "subtasks", ()),
-    )
-
-
 def valid_task(candidate: Task[T]) -> Task[T]:
     """Return the object if it is a task; otherwise raise InvalidTask."""
     name = getattr(candidate, "name", None)
@@ -80,6 +67,23 @@ def valid_task(candidate: Task[T]) -> Task[T]:
                 "def`, and wait for coroutines with phases.await_in_task"
             )
     return candidate
+
+
+@attrs.frozen
+class WrappedTask(Generic[T_co]):
+    """A task with another `do`, such as one that calls the task's own `do` several times. All else
+    is that of the `inner` task, such as its undo, and subtasks that it gets while it runs.
+    """
+
+    inner: AnyTask
+    do: Callable[[Context], T_co]
+    name: ClassVar[str]
+
+    def __attrs_post_init__(self) -> None:
+        valid_tree(self.inner)
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(self.inner, attribute)
 
 
 def valid_tree(root: AnyTask) -> AnyTask:

@@ -243,10 +243,10 @@ class AppliedRule(NamedTuple):
     def is_for_a_device(self) -> bool:
         """Whether the rule selects only packets that this host forwards, by the device on which
         they arrive (`iif cni0`). Packets that this host sends count as arriving on lo, so `iif lo`
-        and `not iif cni0` select them, too. For `not iif lo` this is False, which is wrong, but
-        nobody writes such a rule.
+        selects them, too; and `not iif cni0` selects every packet (`Fib.applied`). For `not iif lo`
+        with another condition this is False, which is wrong, but nobody writes such a rule.
         """
-        return self.rule.iif not in {None, "lo"} and not self.invert
+        return self.rule.iif not in {None, "lo"}
 
     def _is_inside(self, address: int) -> bool:
         return self.to is None or self.to.first <= address <= self.to.last

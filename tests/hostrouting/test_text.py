@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from hostrouting.text import counted, first_few, show
+from hostrouting.text import counted, first_few, grouped, show
 
 
 def test_the_first_texts() -> None:
@@ -21,6 +21,12 @@ def test_a_noun_agrees_with_its_number() -> None:
         "1 route",
         "1,000 routes",
     ]
+
+
+def test_groups() -> None:
+    """Labels and values keep their order, and each value is there once."""
+    pairs = [("b", 2), ("a", 3), ("b", 1), ("b", 2)]
+    assert [*grouped(pairs).items()] == [("b", [2, 1]), ("a", [3])]
 
 
 @pytest.mark.parametrize(

@@ -145,3 +145,27 @@ def test_tasks_that_are_left_out() -> None:
         "routes",
     ]
     assert ran(tree, skip=["network"]).find("network").children == []
+
+
+class MadeInside:
+    """A task that makes its only subtask while it runs."""
+
+    name = "made"
+    subtasks: tuple[phases.AnyTask, ...] = ()
+
+    def __init__(self, inner: phases.AnyTask) -> None:
+        self.inner = inner
+
+    def do(self, ctx: Context, /) -> object:
+        self.subtasks = (self.inner,)
+        return phases.execute(self.inner, ctx)
+
+
+def test_the_undo_of_what_a_task_makes() -> None:
+    """It is undone also if another task is around the task that makes it."""
+    undone: list[str] = []
+    inner = phases.task("inner", undo=lambda _: undone.append("inner"))(lambda _: None)
+    around = phases.deadline(phases.retry(MadeInside(inner)), 60)
+    fails = StubTask("fails", errors=[OSError()])
+    ran(phases.serial(around, fails), undo_on_failure=True)
+    assert undone == ["inner"]

@@ -150,14 +150,6 @@ def test_waits_between_attempts() -> None:
     assert len(set(waits)) > 90
 
 
-@pytest.mark.parametrize("seconds", [0, -1])
-def test_a_deadline_that_is_over(seconds: float) -> None:
-    """The task is not done."""
-    task = StubTask("a")
-    assert isinstance(ran(phases.deadline(task, seconds)).error, phases.DeadlineExceeded)
-    assert not task.calls
-
-
 def test_two_deadlines_at_one_moment() -> None:
     """The innermost of them is the one that the report names."""
     inner = phases.deadline(StubTask("a", seconds=9), 5)

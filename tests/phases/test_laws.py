@@ -14,7 +14,7 @@ from hypothesis import example, given, settings, strategies as st
 
 import phases
 from phases import Context, Status, Step
-from phases.tasks import FunctionTask, wrapped
+from phases.tasks import FunctionTask, WrappedTask
 from phases.testing import FakeClock
 
 QUIET = logging.getLogger("phases.test.quiet")
@@ -464,7 +464,7 @@ def cancelled_at(moment: float, task: phases.AnyTask) -> phases.AnyTask:
             ctx.clock.wake()
             thread.join()
 
-    return wrapped(task, do)
+    return WrappedTask(task, do)
 
 
 FAILS = Spec("leaf", "a", end="failed", deaf=True, seconds=2)

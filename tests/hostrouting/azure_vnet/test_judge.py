@@ -228,6 +228,10 @@ FINDINGS: dict[str, tuple[dict[str, Any], str]] = {
         {"rules": [ARP], "state": state("azv8", "10.1.0.5")},
         "azure-vnet warning /var/run/azure-vnet.json",
     ),
+    "it lists a pod that has only a stale neighbour": (
+        {"neighbours": [NEIGHBOUR], "state": state("azv8", "10.1.0.5")},
+        "",
+    ),
     "dry run": ({"dry_run": True}, "azure-vnet note azureVnetCleanup.dryRun"),
 }
 

@@ -77,7 +77,8 @@ def test_which_units_are_gated() -> None:
     files = put(FULL)
     files.texts[LAYOUT.drop_in_path("a.service")] = "of somebody else\n"
     files.links[LAYOUT.drop_in_path("b.service")] = "/etc"
-    assert gated_on_disk(files) == (MACHINES,)
+    files.texts[LAYOUT.drop_in_path("c.d.service")] = files.texts[LAYOUT.drop_in_path(MACHINES)]
+    assert gated_on_disk(files) == ("c.d.service", MACHINES)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ while a gateway does not answer, IPv4 goes over to an equal default route with a
   overlap   | default via 10.0.0.1 dev eth0; default via 10.1.0.1 dev eth1 | dev=eth0
   undecided | default via 10.0.0.1 dev eth0; default dev eth1
   ok        | default via 10.0.0.1 dev eth0; local default dev lo
+  ok        | default via 10.0.0.1 dev eth0; \
+default nexthop via 10.0.0.2 dev eth0 nexthop via 10.1.0.1 dev eth1 dead | dev=eth0
 these look like Ethernet, and all but the bond are tunnels
 + default dev dev0
   undecided | link dev0 vxlan

@@ -110,6 +110,7 @@ def type_by_hand(host: FakeHost) -> None:
 
 
 BETTER_CARD = "differs: another card has a better default route, and addresses escape"
+WITH_GUARD = {**REPAIRED, "guard": {"enabled": True}}
 WARN = {"expectedCidrs": [CIDR], "mode": "WARN"}
 GATED = config(*REPAIR, guard=GUARDED)
 ABSENT = {"expectedCidrs": [CIDR], "expectedDevs": ["eth7"]}
@@ -179,7 +180,7 @@ CASES: dict[
     "plan: an overlap is left, STRICT": (PLAN, of(h200), document()),
     "plan: an overlap is left, WARN": (PLAN, of(h200), document(mode="WARN")),
     "plan: a removal": (PLAN, applied(), document(*REPAIR, mode="WARN")),
-    "plan: a guard": (PLAN, applied(), {**REPAIRED, "guard": {"enabled": True}}),
+    "plan: a guard": (PLAN, applied(), WITH_GUARD),
     "apply: done": (APPLY, of(h200), REPAIRED),
     "apply: nothing to do": (APPLY, applied(), REPAIRED),
     "apply: a conflict": (APPLY, HOLDING, REPAIRED),
@@ -207,8 +208,9 @@ CASES: dict[
     ),
     # tests/hostrouting/status has the other pages.
     "status: routes are lost": ("status", INCIDENTS["differs: routes are missing"]),
+    "status: nothing is installed": ("status", of(h200)),
     "remove: nothing is installed": ("remove", of(h200)),
-    "remove: done": ("remove", applied()),
+    "remove: done": ("remove", applied(WITH_GUARD)),
     "remove: a dry run": ("remove --dry-run", applied()),
     "remove: a dry run, and nothing is installed": ("remove --dry-run", of(h200)),
     "remove: a dry run, and config.json is lost": ("remove --dry-run", applied(change=LOST)),

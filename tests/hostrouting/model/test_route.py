@@ -12,7 +12,7 @@ fd00::/8 dev eth0 | fd00::/8 dev eth0 proto unspec
 local ::1/128 scope 254 expired | local ::1/128 proto unspec scope host expires 0sec
 ::1/128 from fd01::/16 encap ip6 pref low expires \
 | ::1/128 from fd01::/16 proto unspec encap ip6 pref low
-blackhole 10.9.0.0/16 table 100 | blackhole 10.9.0.0/16 table 100 proto unspec
+blackhole default table 100 | blackhole default table 100 proto unspec
 10.9.0.0/16 via fe80::1 dev eth0 proto ours \
 | 10.9.0.0/16 via inet6 fe80::1 dev eth0 proto hostrouting
 fd00::/8 tos 16 table 255 proto 77 scope 7 src fd00::2 mtu 1400 advmss 1300 nhid 9 \

@@ -385,6 +385,15 @@ def test_a_signal(node: SandboxedNode, shell: tuple[str, ...], signal: str) -> N
     assert log[-1] == f"<3>hostrouting: {UNIT} was refused: see the lines above"
 
 
+def test_a_signal_to_a_service(node: SandboxedNode) -> None:
+    """It ends a service that waits, and the journal says so."""
+    node.install(render_config(wanting("10.9.0.0/16")))
+    script = TERMINATE.format(condition="grep -q 'waiting for up to' /run/log", signal="TERM")
+    status, *log = node.run("sh", "-c", script, "sh", *service(ROUTES)).stdout.splitlines()
+    assert status == "1"
+    assert "SIGTERM ended this; " in log[-1]
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_signal_before_the_program_hears_it(node: SandboxedNode, shell: tuple[str, ...]) -> None:
     """It ends the program without a word, so the shell says why the unit was refused."""

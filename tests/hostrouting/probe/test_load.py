@@ -72,6 +72,14 @@ def test_other_settings(namespace: Namespace) -> None:
             assert loaded(nftables, settings) == []
 
 
+def test_the_table_of_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is replaced if its rules differ, although the settings are the same."""
+    nftables = FakeNftables()
+    loaded(nftables, SETTINGS)
+    monkeypatch.setattr("hostrouting.probe.table.PRIORITY", -299)
+    assert loaded(nftables, SETTINGS) == ["replace"]
+
+
 def test_a_table_that_another_program_deletes_again() -> None:
     """It is loaded twice, as something may flush nftables just then."""
     nftables = FakeNftables()

@@ -156,13 +156,14 @@ def test_what_else_a_rule_selects_by(
             f"rule add pref 202 {invert} {to} table 100 suppress_ifgroup 7",
             "rule add pref 203 l3mdev",
             "rule add pref 204 table 100 realms 3/4 protocol static",  # they select no packets
+            "rule add pref 205 not iif absent0 table 100",
         ],
         family=family,
     )
 
     snapshot = backend.snapshot()
 
-    assert [str(rule) for rule in snapshot.rules if 100 <= rule.priority <= 204] == [
+    assert [str(rule) for rule in snapshot.rules if 100 <= rule.priority <= 205] == [
         "100: from all attribute-12 0000000000000005 lookup 100",
         "101: from all attribute-12 0000000000000006 lookup 100",
         "200: from all uidrange 3-4 ipproto tcp sport 5 dport 80-90 lookup 100",
@@ -170,6 +171,7 @@ def test_what_else_a_rule_selects_by(
         f"202: not from all to {to} lookup 100 suppress_ifgroup 7",
         "203: from all lookup [l3mdev-table]",
         "204: from all lookup 100",
+        "205: not from all iif absent0 lookup 100",
     ]
 
 
