@@ -132,7 +132,10 @@ def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[Backen
     planned: a new plan would still have something to do.
     """
     wanted = dict.fromkeys(step.route.key for step in plan.steps)  # None: no route is wanted
-    wanted |= {step.route.key: step.route for step in plan.steps if step.action != "delete"}
+    for step in plan.steps:
+        if step.action != "delete":
+            # A route that stays may have a source although none is wanted.
+            wanted[step.route.key] = step.route._replace(prefsrc=None)
     # `near` names the prefixes that matter, so that fewer routes are read.
     snapshot = backend.snapshot(near=[key.prefix for key in wanted])
     now = present_by_key(snapshot, wanted)

@@ -45,6 +45,7 @@ PLACE, OTHER_PLACE, THIRD_PLACE = PREFIXES[IPV4]
 ROUTER_1, ROUTER_2, _, BY_ETH1 = HOPS[IPV4]
 SIX = PREFIXES[IPV6][0]
 SIX_1, SIX_2, SIX_3 = HOPS[IPV6][:3]
+THEIRS_WITH_SOURCE = entry(PLACE, ROUTER_1, protocol=FOREIGN)._replace(prefsrc=ON_LO[IPV4])
 WITH_SOURCE = entry(Prefix(IPV6, 0, 0), SIX_1)._replace(protocol=9, prefsrc=ON_LO[IPV6])
 NOT_KNOWN = "whether every change could be rolled back is not known: "
 AS_BEFORE = "every change was rolled back: the route table is as it was before"
@@ -140,6 +141,9 @@ def take_owned(backend: RouteBackend) -> tuple[Owned, Owned]:
 @given(there=hosts(), wanted=wishes())
 @example([], [by(PLACE, ROUTER_1), by(SIX, SIX_1)])
 @example([entry(PLACE, ROUTER_1, protocol=FOREIGN)], [by(PLACE, ROUTER_2)])
+@example(
+    [THEIRS_WITH_SOURCE, entry(PLACE, ROUTER_1), entry(PLACE, ROUTER_1, 5)], [by(PLACE, ROUTER_1)]
+)
 @example([entry(SIX, SIX_1), entry(SIX, SIX_2, protocol=FOREIGN)], [by(SIX, SIX_3)])
 @example([entry(SIX, SIX_1), entry(SIX, SIX_2, protocol=FOREIGN)], [])
 def test_all_routes_or_none(
