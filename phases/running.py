@@ -131,8 +131,8 @@ def await_in_task(
     """In a running task, run the coroutine in the event loop, and return its result. The loop has
     to go on meanwhile: begin the run with `run_async`, and not with `run`, which blocks the loop.
 
-    If the task is cancelled, the coroutine is cancelled. It has ended when Cancelled is raised,
-    unless the loop itself has stopped.
+    If the task is cancelled, the coroutine is cancelled, and has ended when Cancelled is raised. If
+    the loop was stopped, but not closed, this waits for it.
     """
     import asyncio  # noqa: PLC0415  see run_async
 

@@ -159,13 +159,14 @@ class Judge:
             if _misses(self, route, to_pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=to_pods)
-        # A route of ours was right until a CNI started that knows the way, too. The CNI's route
-        # must be fine itself (`belongs_elsewhere`).
-        if opinion.grade is Grade.FINE and route.protocol == OURS:
-            for wider in self.fib.tables[route.table].covering(address):
-                is_of_cni = any(self.devices.cni_row(dev) for dev in wider.devs)
-                if is_of_cni and self.opinion_on_route(wider).belongs_elsewhere:
-                    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] hides [{wider}]")
+        # A route of ours was right until a CNI started that knows the way, too. One to a single
+        # address is intended.
+        if opinion.grade is Grade.FINE and route.protocol == OURS and not route.prefix.is_single:
+            covering = self.fib.tables[route.table].covering(address)
+            for next_best in [each for each in covering if each.protocol != OURS][:1]:
+                is_of_cni = any(self.devices.cni_row(dev) for dev in next_best.devs)
+                if is_of_cni and self.opinion_on_route(next_best).belongs_elsewhere:
+                    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] hides [{next_best}]")
         return opinion
 
     def is_allowed(self, dev: str) -> bool:

@@ -58,7 +58,7 @@ class Refusals(NamedTuple):
                 is_inside = any(self.devices.cni_of(dev) is cni for dev in inside)
                 if has_cni and (row.proof != "inside" or is_inside):
                     return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
-                if has_cni or self._has_blocks_of_others(row):
+                if has_cni or self._has_blocks_of_others(row, route):
                     reason = f"[{route}] refuses them, perhaps for {cni.name}"
                     return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason)
         may_be_block = route.prefix.length >= _SHORTEST_POD_BLOCK[route.prefix.family]
@@ -66,13 +66,12 @@ class Refusals(NamedTuple):
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] refuses them, but holds pods")
         return Opinion(Grade.ESCAPE, route.type)
 
-    def _has_blocks_of_others(self, row: Refusal) -> bool:
-        """Whether the host has routes to the blocks of other nodes, as the CNI of this row adds
-        them: routes with its protocol, a gateway and the prefix of a block.
+    def _has_blocks_of_others(self, row: Refusal, refused: Route) -> bool:
+        """Whether the host has a route to the block of another node, as the CNI of this row adds
+        it: a route with its protocol and a gateway, and of the length of the refused block.
         """
-        shortest, longest = row.lengths[self.fib.family]
         return row.is_shown_by_protocol and any(
-            shortest <= route.prefix.length <= longest
+            route.prefix.length == refused.prefix.length
             for route in self.fib.routes
             if route.protocol == row.protocol and route.has_gateway
         )

@@ -145,21 +145,21 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[
     block; so the prefix of the present route is taken.
 
     In two cases, the halves of this prefix are yielded, as far as they overlap the part: the
-    present route has the metric 0, and none is lower; or the prefix is that of all addresses, which
-    a static route may not have. A single address has no halves, so no route can help there.
+    present route has the metric 0 or 1, and none is lower; or the prefix is that of all addresses,
+    which a static route may not have. A single address has no halves, so no route can help there.
     """
     # The route to the first address is that to the whole part.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
     prefix = block
-    metric = _HIGH_METRIC
+    metric: int | None = _HIGH_METRIC
     if present is not None and present.prefix.length >= block.length:
         prefix = present.prefix
         metric = present.metric  # a route of ours is replaced
         if present.protocol != OURS:
-            # Linux prefers the lower metric: 1, so that ours stays lower if the present route gets
-            # another one; 0 if the present metric is 1; and -1, which does not exist, if it is 0.
-            metric = min(metric - 1, 1)
-    if prefix.length > 0 and metric >= 0:
+            # Linux prefers the lower metric. It is the lowest that both families have, so that ours
+            # stays lower if the present route gets another one.
+            metric = 1 if present.metric > 1 else None
+    if prefix.length > 0 and metric is not None:
         yield prefix, metric
     elif not prefix.is_single:
         for half in prefix.halves():

@@ -129,7 +129,7 @@ def _send(
 
 def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
     """After the changes, read the routes back. Yield an error for each key whose routes are not as
-    planned: a new plan would still have something to do.
+    planned: a new plan would still have something to do. Sources are not compared.
     """
     wanted = dict.fromkeys(step.route.key for step in plan.steps)  # None: no route is wanted
     for step in plan.steps:

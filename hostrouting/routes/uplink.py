@@ -70,9 +70,9 @@ class Uplink:
         """Take from the snapshot what completes a route: links, addresses and default routes. Our
         own routes do not count, because they may be deleted.
 
-        `expected` are the devices of `routeOverlap.expectedDevs`. If any of them can have a default
-        route, only their default routes complete a route, even while these are missing: that of
-        another card may lead elsewhere.
+        `expected` are the devices of `routeOverlap.expectedDevs`. If exactly one of them can have a
+        default route, only this one completes a route, even while it is missing: that of another
+        card may lead elsewhere.
         """
         self._family = family
         self._links = snapshot.links_by_name
@@ -90,10 +90,9 @@ class Uplink:
         """The expected devices that can have a default route, also one that this host does not have
         yet.
         """
-        usable_devs = self._able_devs or ways_out
-        self._of_main = with_next_hops(of_main, lambda hop: hop.dev in usable_devs)
+        self._of_main = with_next_hops(of_main, lambda hop: hop.dev in ways_out)
         """The default routes of table main, each with those next hops that can be a way out of the
-        host (`leads_out`), and are expected.
+        host (`leads_out`).
         """
         self._devs_in_doubt = doubtful_devs(self._of_main, snapshot)
         # Cached, because many routes have the same gateway.
@@ -150,10 +149,11 @@ class Uplink:
         """Return the next hops of a route to this destination, or what the route still needs before
         it can be added. `dev` or `gateway` is None if the route does not name it.
         """
-        # A named device may have its default route in a table of its own.
-        defaults = self._of_main if dev is None else self.defaults
-        if dev is None and len(self._able_devs) == 1:
-            dev = self._able_devs[0]
+        # The only expected device is meant, unless a gateway is named: it may be another card's.
+        # But while the default route is in doubt, nothing else shows the device of a gateway.
+        is_bound = gateway is None or self._devs_in_doubt
+        if is_bound and dev is None and len(self._able_devs) == 1:
+            [dev] = self._able_devs
         if dev is None and self._devs_in_doubt:
             named = spoken(sorted(self._devs_in_doubt), last="or")
             return Need(
@@ -161,7 +161,8 @@ class Uplink:
                 f"[{self._of_main[0]}] is the right one",
                 Remedy(f"name {named} in the configured route, or in routeOverlap.expectedDevs"),
             )
-        hops = _first_hops(defaults, dev)
+        # A named device may have its default route in a table of its own.
+        hops = _first_hops(self._of_main if dev is None else self.defaults, dev)
         if gateway is None:
             # A neighbour needs no gateway. For other destinations, `hops` have the gateways.
             for hop in hops:

@@ -133,7 +133,8 @@ def attributes_of(data: bytes, at: int = 0) -> dict[int, bytes]:
         length, number = unpack(data, at)
         number &= _NLA_TYPE_MASK  # without its flags
         attributes[number] = data[at + header_size : at + length]
-        at += (length + 3) & ~3  # this is `aligned`, inlined for speed
+        # This is `aligned`, inlined for speed. A faulty length of 0 must not make an endless loop.
+        at += ((length + 3) & ~3) or header_size
     return attributes
 
 

@@ -150,6 +150,10 @@ only a pod of Calico inside shows that BIRD refuses a block for Calico
 + link cali1 veth; link lxc1 veth; blackhole 172.16.5.0/24 proto 12
   ok        | 172.16.5.7/32 dev cali1 | 172.16.5.128/25
   undecided | 172.16.5.7/32 dev lxc1  | 172.16.5.128/25
+after a drain, only the block of another node shows Calico, and it has the same length
++ blackhole 172.16.5.0/26 proto 12
+  undecided | 172.16.6.0/26 via 10.0.0.9 dev eth0 proto 12 | 172.16.5.0/24
+  overlap   | 172.16.6.9/32 via 10.0.0.9 dev eth0 proto 12 | 172.16.5.0/24
 one of Calico's own protocol needs no pod inside, and a rule by source does not matter to it
 + default via 10.0.0.1 dev eth0 table 100; rule from 10.0.0.4/32
   overlap | blackhole 172.16.5.0/24 proto 80
@@ -164,6 +168,7 @@ a route of ours was right until a CNI started, which adds a wider one
   undecided, doubts doubtful-route | 172.16.0.0/17 via 10.0.0.1 dev eth0 proto ours
   overlap                          | 172.16.0.0/17 via 10.0.0.1 dev ib0 proto ours
   ok                               | 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 4
+  ok                               | 172.16.5.9/32 via 10.0.0.1 dev eth0 proto ours
 """)
 def test_plain_packets(row: HostRow) -> None:
     """The verdict on a plain VM that has these things, too."""

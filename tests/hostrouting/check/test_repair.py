@@ -24,7 +24,8 @@ a route of ours by another device is replaced
 in Linux, the type of service and the source are parts of the key
   172.16.0.0/17 172.16.128.0/17 | 172.16.0.0/16 dev ib0; 172.16.0.0/17 dev ib0 tos 16
 + ipv6; fd44::/64 from fd99::/64 dev eth1 dead metric 1024
-  fd44::/64 | fd44::/64 dev ib0 metric 2000 | fd44::/64
+  fd44::/64                          | fd44::/64 dev ib0 metric 2000 | fd44::/64
+  fd44::/65 fd44::8000:0:0:0/65 | fd44::/64 dev ib0 metric 1    | fd44::/64
 one of ours is replaced, whatever its metric
   fd44::/64 | ipv6; fd44::/64 dev ib0 metric 512 proto ours | fd44::/64
 a throw in table main ends its lookup

@@ -123,8 +123,8 @@ default dev eth1; default dev eth0              | expected eth0,ib0  | dev eth0 
 default dev tun0; default dev eth0 metric 9     | expected eth0      | dev eth0 scope link
 default dev tun0; default dev eth0 metric 9     | expected tun0      | dev tun0 scope link
 default dev eth0                                | expected eth1      | an IPv4 default route on eth1
-default dev eth0                                | expected eth1,eth8 | an IPv4 default route
-default dev tun0; default dev eth0 table 100    | expected eth0      | an IPv4 default route on eth0
+default via 10.0.0.1 dev eth0      | expected eth1 via 10.0.0.9 | via 10.0.0.9 dev eth0
+default dev tun0; default dev eth0 table 100    | expected eth0      | dev eth0 scope link
 default dev eth1; default dev eth0              | expected eth8      | an IPv4 default route on eth8
 default dev eth1; default dev eth0              | expected eth0,eth1 | a device to be named, ...
 default dev eth1; default dev eth0              | expected ib0       | a device to be named, ...

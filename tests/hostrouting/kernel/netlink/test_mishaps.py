@@ -244,7 +244,8 @@ def test_a_refusal_with_another_number() -> None:
 
 
 def test_attributes_that_end_nowhere() -> None:
-    """Reading ends, also where a length is more than there is."""
+    """Reading ends, also where a length is 0 or more than there is."""
+    assert attributes_of(bytes(8)) == {0: b""}
     assert attributes_of(attribute(0x8000 | 7, b"")) == {7: b""}  # the flag says: nested
     assert attributes_of(struct.pack("=HHI", 200, 7, 1)) == {7: struct.pack("=I", 1)}
     assert attributes_of(b"abc") == {}
