@@ -131,8 +131,8 @@ def from_a_device(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
 def fine_by_its_route(_: Judge, packets: OtherPackets) -> Opinion | None:
     """Packets are fine if the judge finds their route fine. Some routes of CNIs are right only for
-    packets that are marked or arrive on a device; `judge_other_end` has asked the judge
-    accordingly.
+    packets that are marked or arrive on a device: if these are such packets, `opinion_on_route`
+    counts that.
 
     tests/hosts: cilium-native and istio-tproxy (a mark).
     """

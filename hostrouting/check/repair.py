@@ -145,8 +145,9 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[
     block; so the prefix of the present route is taken.
 
     In two cases, the halves of this prefix are yielded, as far as they overlap the part: the
-    present route has the metric 0 or 1, and none is lower; or the prefix is that of all addresses,
-    which a static route may not have. A single address has no halves, so no route can help there.
+    present route has the metric 0 or 1, so that no lower one is left for ours; or the prefix is
+    that of all addresses, which a static route may not have. A single address has no halves, so no
+    route can help there.
     """
     # The route to the first address is that to the whole part.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
@@ -156,8 +157,8 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[
         prefix = present.prefix
         metric = present.metric  # a route of ours is replaced
         if present.protocol != OURS:
-            # Linux prefers the lower metric. It is the lowest that both families have, so that ours
-            # stays lower if the present route gets another one.
+            # Linux prefers the lower metric. Ours is 1, the lowest that both families have, so that
+            # it stays lower if the present route gets another metric.
             metric = 1 if present.metric > 1 else None
     if prefix.length > 0 and metric is not None:
         yield prefix, metric
@@ -206,7 +207,7 @@ def _routes_to(
 def _may_lead_out(judge: Judge, dev: str) -> bool:
     """Whether a repair may lead through this expected device, and a configuration can name it. A
     tunnel may be a VPN's, so it is used only if the configuration names it already. An exception is
-    a tap: an expected one is the only way out of this host.
+    a tap: where a card could be the uplink, too, a tap is never expected (`find_uplinks`).
     """
     link = judge.devices.links.get(dev)
     is_named = dev in judge.configured_devs

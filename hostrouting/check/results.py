@@ -168,7 +168,8 @@ class Escape(NamedTuple):
         route, or by those of an equal default route.
         """
         if not self.devs:
-            # `PODS_HIDDEN` says only what is missed; what happens instead, the route's type says.
+            # The kind PODS_HIDDEN, which is not in FATES, says only that pods are missed. What
+            # happens to the packets instead, the type of their route says.
             return FATES.get(self.kind) or FATES[self.decision.kind]
         verb = "leaves through"
         if set(self.devs) != set(self.decision.devs):

@@ -215,8 +215,9 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
 
 
 def repair_commands(report: CheckReport) -> tuple[str, ...]:
-    """The commands that repair this host until the next boot. The routes do not get our protocol,
-    so we do not delete them; `apply` keeps those that lead where its own would.
+    """The commands that add the routes of a repair (`report.resolved`) until the next boot. These
+    routes do not get the protocol of hostrouting, so `apply` does not delete them. It keeps one in
+    place of a configured route that would lead the same way.
 
     There are no commands if a route to add has the key of a present route of ours: Linux refuses to
     add it beside ours, so only a configuration repairs the host.

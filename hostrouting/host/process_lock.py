@@ -41,8 +41,8 @@ class ProcessLock:
         try:
             self._descriptor = open_lock(HostLayout.lock_path)
         except OSError as error:
-            # Nobody is locked out in vain: a run that would change files cannot open the lock file
-            # either, and fails. So the block goes on without the lock.
+            # Go on without the lock. No run changes files meanwhile: it would need the lock, and
+            # fails because it cannot open the file, either.
             if not ProcessLock._has_said:
                 self._say(_WARNING, f"this runs without a lock, as there is none: {error}")
             ProcessLock._has_said = True

@@ -124,8 +124,9 @@ class Plan:
         """
         if not config.route_overlap.cidrs:
             return self
-        # A plan that has routes has all static routes. If this one has none, as that of a task that
-        # only checks, the static routes are those of the tasks before it (`earlier`).
+        # A plan of a task that sets routes has a step for each static route, also for one that is
+        # right already. If this plan has no step, its task only checks, and the static routes are
+        # those of the tasks before it (`earlier`).
         plans: Sequence[Plan] = (self,) if self.routes != RoutePlan() else earlier
         for plan in plans:
             if plan.routes.conflicts or plan.routes.waiting:

@@ -178,6 +178,7 @@ class Guard:
         except HostRoutingError as error:
             return [(ERROR, line) for line in describe_failure(error)], True
         lines = [*lines_of(outcome, done)]
+        # A fight: another program undoes again and again what the guard repairs.
         about_fight = self._fight.note(done, self._clock.now())
         if about_fight:
             lines.append((WARNING, about_fight))

@@ -56,7 +56,7 @@ def _doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
 def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[str]:
     """If the first default route leads through a tunnel, return its devices and those of the
     default route that it hides (the first one without a tunnel): either may be the intended uplink.
-    Otherwise return none.
+    If it leads through no tunnel, return none.
 
     A tunnel that hides no default route is in doubt, too, with two exceptions that may rightly be
     the only way out of the host. The first is a provider's line (PPP). The second is a tap, as with

@@ -32,7 +32,8 @@ def keep_routes(
     raise_if_cancelled: Callable[[], object] = lambda: None,
 ) -> RoutePlan:
     """Give the host the routes of the configuration; return the plan. "upkeep" never moves a route
-    of ours that works, even if the default route that completes it now leads elsewhere.
+    of ours that works, even if the default route, from which it took its device and gateway, now
+    leads elsewhere.
 
     If a route conflicts or has to wait, an error is raised, but `purpose` decides what is done
     before. "apply" changes nothing. "upkeep" sets the other configured routes, because routes

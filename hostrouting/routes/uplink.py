@@ -71,8 +71,8 @@ class Uplink:
         own routes do not count, because they may be deleted.
 
         `expected` are the devices of `routeOverlap.expectedDevs`. If exactly one of them can have a
-        default route, only this one completes a route, even while it is missing: that of another
-        card may lead elsewhere.
+        default route, a route takes its gateway from this device alone. It waits while the device
+        has no default route, because that of another card may lead elsewhere.
         """
         self._family = family
         self._links = snapshot.links_by_name
