@@ -207,7 +207,7 @@ def _routes_to(
 def _may_lead_out(judge: Judge, dev: str) -> bool:
     """Whether a repair may lead through this expected device, and a configuration can name it. A
     tunnel may be a VPN's, so it is used only if the configuration names it already. An exception is
-    a tap: where a card could be the uplink, too, a tap is never expected (`find_uplinks`).
+    a tap: if a card could be the uplink, too, the tap would be in doubt, and there is no repair.
     """
     link = judge.devices.links.get(dev)
     is_named = dev in judge.configured_devs
