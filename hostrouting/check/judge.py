@@ -163,10 +163,14 @@ class Judge:
         # address is intended.
         if opinion.grade is Grade.FINE and route.protocol == OURS and not route.prefix.is_single:
             covering = self.fib.tables[route.table].covering(address)
-            for next_best in [each for each in covering if each.protocol != OURS][:1]:
-                is_of_cni = any(self.devices.cni_row(dev) for dev in next_best.devs)
-                if is_of_cni and self.opinion_on_route(next_best).belongs_elsewhere:
-                    return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] hides [{next_best}]")
+            # The first of these is the route that Linux would use without ours.
+            not_ours = [each for each in covering if each.protocol != OURS]
+            if (
+                not_ours
+                and any(map(self.devices.cni_row, not_ours[0].devs))
+                and self.opinion_on_route(not_ours[0]).belongs_elsewhere
+            ):
+                return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] hides [{not_ours[0]}]")
         return opinion
 
     def is_allowed(self, dev: str) -> bool:
@@ -270,8 +274,8 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
     """Judge a route by its devices: the worst opinion on one of them counts, because packets may
-    leave by each. Of opinions with the same grade, one says perhaps that packets belong to a CNI's
-    device (`belongs_elsewhere`): this one is returned, so that no repair leads them away from it.
+    leave by each. If one of several equally bad opinions says that packets belong to a CNI's device
+    (`belongs_elsewhere`), this one is returned, so that no repair leads them away from the device.
     The opinion names all devices by which packets escape.
 
     In IPv4, a broadcast or multicast route is at least in doubt, because TCP does not connect by
