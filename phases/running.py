@@ -252,9 +252,9 @@ class _Run:
         Python calls signal handlers in the main thread only. The thread that calls this therefore
         starts `self.thread` for the task, and itself waits and takes the signals.
         """
-        # A program that has not imported asyncio runs no event loop.
-        loop = getattr(sys.modules.get("asyncio"), "_get_running_loop", object)()
-        self.ctx.blocked_loops.add(loop)
+        asyncio_module = sys.modules.get("asyncio")
+        if asyncio_module:  # else no event loop runs
+            self.ctx.blocked_loops.add(asyncio_module._get_running_loop())
         with _noting_signals(self):
             self.thread.start()
             self.wait()

@@ -77,7 +77,7 @@ class WrappedTask(Generic[T_co]):
 
     inner: AnyTask
     do: Callable[[Context], T_co]
-    name: ClassVar[str]
+    name: ClassVar[str]  # not a field: `__getattr__` finds it
 
     def __attrs_post_init__(self) -> None:
         valid_tree(self.inner)
