@@ -113,8 +113,8 @@ class EbtablesProgram:
         if "*nat" in tables:
             listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
             return read_listing(listing.out, program)
-        # No table is listed. Usually there is none, and so there are no rules. But perhaps
-        # ebtables-save warns that it cannot read which modules are loaded, or show rules of nft.
+        # The table nat is not listed. Usually it does not exist, and has no rules. But if
+        # ebtables-save has warned that it cannot read the tables, nobody knows that.
         if saved.err or "Table `nat' is incompatible" in saved.out:
             raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()

@@ -27,8 +27,9 @@ class Endpoint(NamedTuple):
 
 
 def read_state(text: str | None) -> tuple[Endpoint, ...] | None:
-    """The pods in the text of azure-vnet's state file, in order. There are none if there is no file
-    (`text` is None). Return None if the text is truncated or has an unknown shape.
+    """The pods that azure-vnet's state file lists, in order. `text` is what the file contains; if
+    it is None, the file is missing, and no pod is listed. Return None if the text is truncated or
+    has an unknown shape.
     """
     if text is None:
         return ()

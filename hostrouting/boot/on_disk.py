@@ -30,8 +30,9 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
     4. the file by which an administrator opens the gate, because it would also open a gate that is
-       installed later; and the guard's note that another program undoes its repairs. Without other
-       files of ours, neither is listed: an administrator may open the gate before it is installed,
+       installed later; and the guard's note that another program undoes its repairs. If these are
+       the only files, they are not listed: an administrator may open the gate before anything is
+       installed,
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)
@@ -54,8 +55,8 @@ def proof_of_installation(files: Files) -> list[str]:
 
 def _written_later(files: Files) -> list[str]:
     """The paths that a run writes only after config.json: the drop-in of each unit that has any
-    drop-in here, our units and their links, and the settings of networkd. A file of ours at such a
-    path proves that there was a config.json.
+    drop-in here, our units and their links, and the settings of networkd. If a file of ours is at
+    one of these paths, config.json was there before.
     """
     paths = [HostLayout.drop_in_path(unit) for unit in units_with_drop_ins(files)]
     for link_path, unit_path in _UNIT_OF_LINK.items():

@@ -99,8 +99,8 @@ def pack(files: Mapping[str, bytes]) -> bytes:
 
 @cache
 def sources_digest() -> str:
-    """The digest of the sources of the running library, by which two builds can be told apart (as
-    in `hostrouting --version`). attrs, which is not ours, does not count.
+    """The digest of the sources of the running library. Two builds with different sources have
+    different digests, which `hostrouting --version` shows. attrs, which is not ours, is left out.
     """
     digest = hashlib.sha256()
     for name, text in _our_sources().items():

@@ -243,8 +243,8 @@ class AppliedRule(NamedTuple):
     def is_for_a_device(self) -> bool:
         """Whether the rule selects only packets that this host forwards, by the device on which
         they arrive (`iif cni0`). Packets that this host sends count as arriving on lo, so `iif lo`
-        selects them, too; and `not iif cni0` selects every packet (`Fib.applied`). For `not iif lo`
-        with another condition this is False, which is wrong, but nobody writes such a rule.
+        selects them, too. This is not asked of a rule `not iif cni0`, which selects every packet
+        here (`Fib.applied`), and wrong for `not iif lo`, which nobody writes.
         """
         return self.rule.iif not in {None, "lo"}
 
