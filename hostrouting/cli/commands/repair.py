@@ -20,6 +20,7 @@ from hostrouting.finding import ESCAPES
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
 from hostrouting.lines import finding_lines
+from hostrouting.text import spoken
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
@@ -55,9 +56,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
         )
         if arguments.allow:
             # The check of now allows these devices already.
-            remark = (
-                f"with {' and '.join(arguments.allow)} allowed, nothing escapes: no route is added"
-            )
+            remark = f"with {spoken(arguments.allow)} allowed, nothing escapes: no route is added"
         say(remark)
     proposed = proposal.config.to_mapping()
     document = {
