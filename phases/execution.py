@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from functools import partial
 from inspect import iscoroutine
 
-from phases.context import Context, derived, in_a_run, notify
+from phases.context import Context, derived, notify, with_run_id
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Action, Status, Step, TaskFailed
 from phases.tasks import AnyTask, Method, Skip
@@ -43,7 +43,7 @@ def inner_step(name: str, ctx: Context) -> Iterator[Block]:
     Like a task, the block is not entered if the run is already cancelled, and an Exception in it is
     raised as TaskFailed. `skip` leaves out only tasks, not such a block.
     """
-    ctx = in_a_run(ctx)
+    ctx = with_run_id(ctx)  # outside of a run, the block is a run of its own
     with recorded(new_step(name, ctx), ctx) as block:
         yield block
 

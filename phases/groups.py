@@ -80,7 +80,7 @@ def parallel(
                         variables.copy().run(run_step, task, step, inside)
                     except BaseException as error:  # noqa: BLE001  raised in the caller's thread
                         stop(error)
-            finally:  # whatever a careless error raises when it is described
+            finally:  # also if an error has a faulty __str__, so that `stop` raises
                 ended_threads.append(threading.current_thread())
                 ctx.clock.wake()
 

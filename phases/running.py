@@ -23,7 +23,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from phases.context import Context, T, Task, derived, in_a_run
+from phases.context import Context, T, Task, derived, with_run_id
 from phases.execution import in_dry_run, new_step, run_step
 from phases.step import Action, Status, Step
 from phases.tasks import AnyTask, WrappedTask, require_known, valid_tree
@@ -49,8 +49,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     run = _Run(task, ctx)
     run.finish()
-    # Loop over a copy, because `raise_signal` may append to `run.signals`: while the main thread
-    # waits for another run, too, the handler of the signal is still `_note`.
+    # Loop over a copy: while the main thread also waits for another run, our own handler still gets
+    # the signal that is raised here, and appends it to `run.signals`.
     for number in tuple(run.signals):
         signal.raise_signal(number)
     if run.error is not None:
@@ -116,7 +116,7 @@ async def run_async(
                     run.ctx.cancel(str(error) or "the coroutine was cancelled")
         except BaseException:  # such as GeneratorExit: nobody awaits this coroutine any more
             run.ctx.cancel("the event loop was closed")
-            run.ctx.blocked_loops.add(loop)
+            run.ctx.blocked_loops.add(loop)  # by the `run.wait` below
             raise
         finally:
             run.wait()
@@ -139,11 +139,12 @@ def await_in_task(
     if not asyncio.iscoroutine(coroutine):
         raise TypeError(f"{coroutine!r:.80} is not a coroutine; call an async function: fetch()")
     running: asyncio.Task[T]
+    # Gets the coroutine's asyncio task once that has ended, with its result or its error.
     ended: Future[asyncio.Task[T]] = Future()
 
     def begin() -> None:
         nonlocal running
-        if ended.set_running_or_notify_cancel():
+        if ended.set_running_or_notify_cancel():  # false if `cancel` was called first
             try:
                 running = loop.create_task(coroutine)
                 running.add_done_callback(ended.set_result)
@@ -217,18 +218,19 @@ class _Run:
         """
         ctx = ctx or Context()
         require_known(skip, valid_tree(task))
-        self.ctx = in_a_run(derived(ctx, skip=ctx.skip.union(skip)))
+        self.ctx = with_run_id(derived(ctx, skip=ctx.skip.union(skip)))
         self.report = new_step(task.name, self.ctx, action)
         self.result: object = None
         self.error: BaseException | None = None
-        # The signals that came during the run. `_noting_signals` puts the list `_noted` here.
+        # The signals that came during the run. `_noting_signals` puts a list here that all runs
+        # share for which the main thread waits at the same time.
         self.signals: list[int] = []
         # For how many of these signals `_stop` was called already.
         self._stopped_for = 0
         self._task, self._action = task, action
-        # This thread is not started by the clock, because a FakeClock would then count it beside
-        # the main thread. It jumps when all counted threads wait by the clock, and the main thread
-        # waits for this one in another way: the clock would never jump.
+        # Not by `clock.start`: a FakeClock jumps only when every thread that it counts waits by it.
+        # It counts the main thread, which waits for this one in another way. This thread is not
+        # counted, so that its waits stand for those of the main thread.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
@@ -254,15 +256,17 @@ class _Run:
         """
         asyncio_module = sys.modules.get("asyncio")
         if asyncio_module:  # else no event loop runs
+            # This thread is about to wait, so an event loop that runs in it stands still. A task
+            # must not wait for a coroutine in it (`await_in_task`).
             self.ctx.blocked_loops.add(asyncio_module._get_running_loop())
         with _noting_signals(self):
             self.thread.start()
             self.wait()
 
     def wait(self) -> None:
-        """Wait until the thread of the run has ended. If a handler of the program raises an error
-        during the wait, such as that of SIGALRM or of a log line, the run is cancelled. The last
-        such error is raised when the thread has ended.
+        """Wait until the thread of the run has ended. If an error is raised meanwhile, by a signal
+        handler of the program (SIGALRM) or by its logging, the run is cancelled. The last such
+        error is raised when the thread has ended.
         """
         raised = None
         while self.thread.is_alive():
@@ -296,6 +300,8 @@ class _Run:
         """
         reason = signal.Signals(number)
         self.ctx.cancel(reason)
+        # Those that work now: a step without a start has not begun, and a group with children only
+        # waits for them.
         running = [
             step.label
             for step in self.report.walk()
@@ -309,13 +315,13 @@ class _Run:
 # The runs that the main thread waits for.
 _awaited_runs: set[_Run] = set()
 # The signals since the first of these runs began.
-_noted: list[int] = []
+_signals_so_far: list[int] = []
 # The handlers of the program, by the number of the signal.
 _former_handlers: dict[int, Any] = {}
 
 
-def _note(number: int, _frame: object) -> None:  # the handler of both signals
-    _noted.append(number)
+def _note_signal(number: int, _frame: object) -> None:  # the handler of both signals
+    _signals_so_far.append(number)
 
 
 @contextmanager
@@ -329,21 +335,21 @@ def _noting_signals(run: _Run) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    global _noted  # noqa: PLW0603  a handler is a function, and gets nothing else
+    global _signals_so_far  # noqa: PLW0603  a handler is a function, and gets nothing else
     try:
         # In an event loop, several runs can be in such a block at once. The first run sets the
         # handlers, and the last one that ends restores them. A signal stops all of these runs, so
         # they share one list of signals.
         if not _awaited_runs:
-            _noted = []
-        run.signals = _noted
+            _signals_so_far = []
+        run.signals = _signals_so_far
         _awaited_runs.add(run)
         for stopping in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(stopping)
             # Leave None alone: such a handler was not set by Python, which could not restore it.
-            if handler not in {_note, signal.SIG_IGN, None}:
+            if handler not in {_note_signal, signal.SIG_IGN, None}:
                 _former_handlers[stopping] = handler
-                signal.signal(stopping, _note)
+                signal.signal(stopping, _note_signal)
         yield
     finally:
         _awaited_runs.discard(run)
@@ -355,8 +361,8 @@ def _noting_signals(run: _Run) -> Iterator[None]:
 def _restore_handlers() -> None:
     """Set the handlers of the program again. While other runs are awaited, ours stay."""
     while _former_handlers and not _awaited_runs:
-        number, former = _former_handlers.popitem()  # SIGINT last: its handler may raise
-        if signal.getsignal(number) is _note:
+        number, former = _former_handlers.popitem()  # SIGINT last: Ctrl-C may raise from then on
+        if signal.getsignal(number) is _note_signal:
             signal.signal(number, former)
 
 

@@ -45,11 +45,11 @@ class FakeEbtables(Faulty[HostError]):
         """
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
-        with self.call():
+        with self.call_that_may_fail():
             return tuple(BridgeRule("ebtables-nft", text) for text in self.rules)
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
-        with self.call():
+        with self.call_that_may_fail():
             left = list(self.rules)  # a copy, so that a refusal deletes nothing
             for rule in rules:
                 if rule.text not in left:
@@ -72,7 +72,7 @@ class FakeLinkLayer(Faulty[BackendError]):
         self.learned = list(view.learned)
 
     def look(self) -> LinkLayerView:
-        with self.call():
+        with self.call_that_may_fail():
             return LinkLayerView(
                 macs=dict(self.macs),
                 peers=dict(self.peers),
@@ -83,7 +83,7 @@ class FakeLinkLayer(Faulty[BackendError]):
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         # Like KernelLinkLayer, leave an entry that has another MAC address by now, and return False
         # then. Return True if the entry is gone.
-        with self.call():
+        with self.call_that_may_fail():
             key = (neighbour.ip, neighbour.dev)
             present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]
             if present == [neighbour]:

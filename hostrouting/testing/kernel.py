@@ -152,6 +152,7 @@ class FakeKernel(RouteBackend):
         link = name if isinstance(name, Link) else Link(name=name, index=0, up=up)
         indexes = [other.index for other in self._links.values()]
         index = link.index or max(indexes, default=0) + 1
+        # Down at first, because `set_up` does nothing with a device that is up.
         self._links[link.name] = link._replace(index=index, up=False)
         self._note_change()
         if link.up:
@@ -389,11 +390,11 @@ class FakeKernel(RouteBackend):
         KernelError if one of them is this route or, with `must_be_only`, if there is any. The verb
         `add` sets `must_be_only`, and `append` does not.
         """
-        entries = as_stored(route)
+        entries = as_stored(route)  # in IPv6, each next hop is an entry
         routes = self._routes.get((route.table, route.prefix), [])
         rivals = [present for present in routes if present.metric == route.metric]
         obstacle = ""
-        if any(_has(rivals, entry) for entry in entries):
+        if any(_has_same(rivals, entry) for entry in entries):
             obstacle = "this route"
         elif rivals and must_be_only:
             obstacle = "another route"
@@ -408,7 +409,7 @@ class FakeKernel(RouteBackend):
         already, because two addresses can bring the same route.
         """
         routes = self._routes.setdefault((route.table, route.prefix), [])
-        if not _has(routes, route):
+        if not _has_same(routes, route):
             index = sum(present.metric <= route.metric for present in routes)
             routes.insert(index, route)
 
@@ -515,7 +516,7 @@ def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
     return routes
 
 
-def _has(routes: Iterable[Route], entry: Route) -> bool:
+def _has_same(routes: Iterable[Route], entry: Route) -> bool:
     """Whether one of these routes, all to the prefix of the entry, is the same for Linux. In IPv4,
     all fields have to be equal; in IPv6, only the metric, the device and the gateway.
     """
@@ -557,6 +558,7 @@ def _is_meant_in_ipv4(present: Route, request: Route) -> bool:
         return False
     if not request.next_hops:  # any next hops will do
         return True
+    # `present` has no next hops if it refuses packets; it is not meant by a request with next hops.
     if not 0 < len(present.next_hops) <= len(request.next_hops):
         return False
     # Linux compares the next hops in order, and ignores surplus ones at the end of the request.

@@ -29,7 +29,7 @@ _NO_SYSTEMD = (
     "Failed to connect to bus: Host is down"
 )
 """What systemctl prints where systemd does not run, on one line."""
-_STATES = ("ActiveState", "SubState")
+_STATE_PROPERTIES = ("ActiveState", "SubState")
 """The properties that a start changes."""
 
 
@@ -92,7 +92,8 @@ class FakeManager:
                 self._set_state(unit, "failed")
                 # The main process was not started, so it has no exit status.
                 raise unit_failed(unit, result="exit-code", status="0", lines=refusal)
-        if unit in map(unit_name, self.failing):  # a key "kubelet" raises a KeyError below
+        # A key of a test that is not the whole name, such as "kubelet", raises a KeyError here.
+        if unit in map(unit_name, self.failing):
             self._set_state(unit, "failed")
             raise unit_failed(unit, result="exit-code", status="1", lines=self.failing[unit])
         self._set_state(unit, "active")
@@ -128,7 +129,7 @@ class FakeManager:
         because it would be shown in place of the new one.
         """
         self.states[unit] = state
-        for name in _STATES:
+        for name in _STATE_PROPERTIES:
             self.properties.get(unit, {}).pop(name, None)
 
     def _require_running(self) -> None:
@@ -171,7 +172,7 @@ class FakeManager:
             "LoadState": _load_state(unit, files),
             "UnitFileState": "enabled" if is_enabled else "",
             "DropInPaths": " ".join(files.drop_ins),
-            **_lists_in(unit, [files.text or "", *files.drop_ins.values()]),
+            **_properties_that_are_lists(unit, [files.text or "", *files.drop_ins.values()]),
             "NeedDaemonReload": "no" if is_current else "yes",
             **self.properties.get(unit, {}),
         }
@@ -230,7 +231,7 @@ def _load_state(unit: str, files: _UnitFiles) -> str:
     return "loaded"
 
 
-def _lists_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
+def _properties_that_are_lists(unit: str, texts: Iterable[str]) -> dict[str, str]:
     """The properties of a unit that are lists, as systemctl prints them: `_SHOWN` has their names,
     and the form of a printed value. `texts` are the unit's files, in order. As in systemd, a line
     `NAME=VALUE` adds a value to the list, and an empty value empties the list.
