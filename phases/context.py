@@ -362,7 +362,7 @@ def with_run_id(ctx: Context) -> Context:
     """
     if ctx.step is not None:
         return ctx
-    # The set is new, because a copied context shares that of the original.
+    # A new run has a new set: a copy of the context would share that of other runs.
     return derived(ctx, run_id=os.urandom(4).hex(), blocked_loops=set())
 
 

@@ -49,8 +49,8 @@ def inner_step(name: str, ctx: Context) -> Iterator[Block]:
 
 
 def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
-    """Make the step of a task before its method `action` is called, and add it to the children of
-    the step that is running in this context, if one is.
+    """Make the step of a task, whose method `action` is called next. Add it to the children of the
+    step that is running in this context, if one is.
 
     A task that an undo runs belongs to the undo: its step has the action undo, although `do` is
     called. A plan must change nothing: if a running plan calls this to do or undo a task, even with

@@ -282,9 +282,9 @@ class _Run:
             raise raised
 
     def pauses(self) -> Iterator[float]:
-        """Wait for the end of the thread, for a caller that sleeps in its own way, by `time.sleep`
-        or `asyncio.sleep`: yield the seconds of each sleep until the thread has ended. After each
-        sleep, stop the run for each new signal.
+        """Yield how many seconds to sleep, again and again until the thread of the run has ended.
+        The caller sleeps in its own way, by `time.sleep` or `asyncio.sleep`. After each sleep, stop
+        the run for each new signal.
         """
         pause = 0.0001  # begin with a short one, because most runs end at once
         while self.thread.is_alive():

@@ -49,7 +49,9 @@ def task(
     plan: Method | None = None,
     undo: Method | None = None,
 ) -> Callable[[Callable[[Context], T]], FunctionTask[T]]:
-    """Make a task from a function: `@task("download")` above `def download(ctx): …`."""
+    """Make a task from a function: `@task("download")` above `def download(ctx): …`.
+    `plan` and `undo` are the functions for a dry run and for an undo.
+    """
     return lambda function: FunctionTask(name, function, plan, undo)
 
 

@@ -158,7 +158,8 @@ class InstallTask:
             # set: it may have turned the guard off, because nothing was left to guard.
             names = (self.section, *_SECTIONS_WITHOUT_TASK)
         request = Request(former, names, allow_removal=True, undone=request_to_undo)
-        # Without a wait: what the former routes need may never come.
+        # By a copy of the task that does not wait, because what the former routes need may never
+        # come. The copy has a `former_by_run` of its own, so the undo is not kept as a run.
         result = attrs.evolve(self, wait=0).install(ctx, request)
         for run in to_undo:
             del self.former_by_run[run]

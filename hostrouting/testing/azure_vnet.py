@@ -63,7 +63,8 @@ class FakeLinkLayer(Faulty[BackendError]):
     """The link layer as tables, which a test can change as another process would."""
 
     def __init__(self, view: LinkLayerView | None = None) -> None:
-        # The tables begin as in `view`, or empty. They are copies, so that a test can change them.
+        # The tables begin as in `view`, whose class says what each has, or empty. They are copies,
+        # so that a test can change them.
         super().__init__()
         view = view or LinkLayerView()
         self.macs = dict(view.macs)

@@ -234,11 +234,11 @@ class BackendContract:
             # A new host may still change during some snapshots, but not during all of so many.
             assert not all(backend.snapshot().restless for _ in range(_ATTEMPTS))
             snapshot = backend.snapshot()
-        there = snapshot.links_by_name
+        links = snapshot.links_by_name
         for name, link in promised.links_by_name.items():
-            assert (there[name].up, there[name].master) == (link.up, link.master)
+            assert (links[name].up, links[name].master) == (link.up, link.master)
             if name in {"lo", "br0", "port0"}:  # the others may be hardware or not
-                assert (there[name].kind, there[name].type) == (link.kind, link.type)
+                assert (links[name].kind, links[name].type) == (link.kind, link.type)
         indexes = [link.index for link in snapshot.links]
         assert indexes == sorted(set(indexes))
         assert set(promised.addresses) <= set(snapshot.addresses)

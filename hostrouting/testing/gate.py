@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
     """Do what the gate does before the unit starts: set the routes, check them, and perhaps refuse
-    the start. Return the lines that the gate logs when it refuses. Empty if the unit may start,
-    also because it has no gate, or one that has been opened.
+    the start. Return the lines that the gate logs when it refuses. Empty if the unit may start:
+    it passes the check, or it has no gate, or one that is open.
     """
     names = {finding.name for finding in judge_gates(host, [unit])}
     if names & {"gate-open", "unit"}:
