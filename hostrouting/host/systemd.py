@@ -156,7 +156,7 @@ class SystemdManager:
             # systemd checks a unit's conditions first, so this is when the start began.
             lines = self._journal(unit, failed["ConditionTimestamp"])
         if not lines:
-            lines = (started.complaint.strip(),)
+            lines = (started.failure_output.strip(),)
         return unit_failed(
             unit, result=failed["Result"], status=failed["ExecMainStatus"], lines=lines
         )

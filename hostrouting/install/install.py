@@ -41,7 +41,7 @@ from hostrouting.probe.obstacles import find_probe_obstacles
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.upkeep.passes import (
-    LOGGED,
+    MOST_FINDINGS_SHOWN,
     Done,
     await_pass,
     markers_removed_on_failure,
@@ -350,6 +350,6 @@ class _RunClock:
 
 
 def _log(ctx: phases.Context, findings: Sequence[Finding]) -> None:
-    """Log the first `LOGGED` findings as warnings."""
-    for finding in findings[:LOGGED]:
+    """Log the first `MOST_FINDINGS_SHOWN` findings as warnings."""
+    for finding in findings[:MOST_FINDINGS_SHOWN]:
         ctx.log.warning("%s", finding.line, extra={"finding": finding.name})

@@ -30,7 +30,7 @@ class Ended(NamedTuple):
         return f"exit code {self.code}"
 
     @property
-    def complaint(self) -> str:
+    def failure_output(self) -> str:
         """What the program printed about its failure. Some print that on standard output."""
         return self.err or self.out
 
@@ -157,7 +157,7 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
     """Make the error for a tool that has ended without doing what was asked; `purpose` completes
     "the tool could not …".
     """
-    printed = _on_one_line(ended.complaint) or f"{ended.how}, without a message"
+    printed = _on_one_line(ended.failure_output) or f"{ended.how}, without a message"
     kind, remedy = _kind_and_remedy(printed)
     sentence = f"{tool} could not {purpose}"
     if kind == "no-answer":  # only tools of systemd print this, if systemd does not run

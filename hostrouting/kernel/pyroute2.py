@@ -51,7 +51,7 @@ class Pyroute2Backend(NetlinkBackend):
         """
         return PollingWatch(self)
 
-    def _connected(self, groups: int = 0) -> Netlink:  # noqa: ARG002  the handle reports nothing
+    def _open_netlink(self, groups: int = 0) -> Netlink:  # noqa: ARG002  the handle reports nothing
         return _Pipe(self._handle)
 
 

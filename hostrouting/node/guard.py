@@ -170,7 +170,7 @@ class Guard:
             with self._clock.locked():
                 config = read_config(self._host)
                 outcome = run_pass(self._host, self._backend, config, done=done, parts=parts)
-            if outcome.has_asked and not done.changes:
+            if outcome.has_requested_changes and not done.changes:
                 # Linux has refused the requests. Discard its reports of them: they would start the
                 # next pass at once.
                 self._watch.wait(0.0)

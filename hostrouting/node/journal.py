@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from hostrouting.errors import HostRoutingError
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.text import printable
-from hostrouting.upkeep.passes import LOGGED
+from hostrouting.upkeep.passes import MOST_FINDINGS_SHOWN
 
 if TYPE_CHECKING:
     from hostrouting.upkeep.passes import Done, PassOutcome
@@ -49,11 +49,11 @@ def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
             if family.verdict == "ok":
                 yield INFO, str(family)
     findings = outcome.to_log
-    for finding in findings[:LOGGED]:
+    for finding in findings[:MOST_FINDINGS_SHOWN]:
         level = ERROR if finding.severity == "error" else WARNING
         yield level, finding.line
-    if len(findings) > LOGGED:
-        yield WARNING, f"and {len(findings) - LOGGED:,} more findings"
+    if len(findings) > MOST_FINDINGS_SHOWN:
+        yield WARNING, f"and {len(findings) - MOST_FINDINGS_SHOWN:,} more findings"
 
 
 def say_failure(error: BaseException) -> None:

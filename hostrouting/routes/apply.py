@@ -49,16 +49,16 @@ def apply_plan(
     plan.require_no_conflict()
     if not plan.changes:
         return
-    present = _present(before, {step.route.key for step in plan.steps})
+    routes_before = _routes_of_keys(before, {step.route.key for step in plan.steps})
     in_effect: list[RouteRequest] = []  # `_carry_out` and `_undo` change it
     try:
         problems = _carry_out(plan, backend, raise_if_cancelled, in_effect)
         if not problems:
             return
-        after = _undo(backend, present, in_effect)
+        after = _undo(backend, routes_before, in_effect)
     except BaseException as stopped:
         # Roll back, then raise the error again. If it stopped the rollback above, try once more.
-        after = _undo(backend, present, in_effect)
+        after = _undo(backend, routes_before, in_effect)
         _add_note(stopped, after)
         raise
     finally:
@@ -161,7 +161,7 @@ def _undo(
     reversals: list[RouteRequest] = []
     problem = ""
     try:
-        now = _read(backend, before)
+        now = _read_routes_now(backend, before)
         # What was there before, or was added by our requests. All else is another program's.
         known_entries = {*_entries(*before.values()), *(bare(request.route) for request in done)}
         for request in reversed(_in_effect(done, now)):
@@ -175,7 +175,7 @@ def _undo(
     except BackendError as error:
         problem = f" ({error})"
     try:
-        now = _read(backend, before)
+        now = _read_routes_now(backend, before)
     except BackendError as error:
         return f"whether every change could be rolled back is not known: {error}"
     done[:] = _in_effect(done, now)
@@ -222,11 +222,13 @@ def _entries(*lists: Iterable[Route]) -> set[Route]:
     return entries
 
 
-def _read(backend: RouteBackend, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
-    return _present(backend.snapshot(near=[key.prefix for key in keys]), keys)
+def _read_routes_now(
+    backend: RouteBackend, keys: Collection[RouteKey]
+) -> dict[RouteKey, list[Route]]:
+    return _routes_of_keys(backend.snapshot(near=[key.prefix for key in keys]), keys)
 
 
-def _present(snapshot: Snapshot, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
+def _routes_of_keys(snapshot: Snapshot, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
     """The present routes of each of these keys, to compare the table before and after a change. The
     state of next hops (dead, linkdown) is left out, because it changes without any request.
     """

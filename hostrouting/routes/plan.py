@@ -72,7 +72,11 @@ def plan_static_routes(
         if key in wanted:
             plans.append(_plan_route(wanted[key], present, uplink, may_move=may_move))
         elif key in replies:
-            plans.append(_plan_route(replies[key], present, uplink, on_link=True).of_replies())
+            plans.append(
+                _plan_route(
+                    replies[key], present, uplink, on_link=True
+                ).with_obstacles_as_warnings()
+            )
         else:
             plans.append(RoutePlan(steps_for_key(None, present)))
     return RoutePlan.joined(plans)
@@ -90,9 +94,9 @@ def _plan_route(
     now. With `on_link`, the route needs no gateway, because its destination is on the link.
 
     A route of ours that works already stays in two cases: while the wanted route still needs
-    something before it can be added; and, without `may_move`, if the wanted route leads elsewhere
-    for another reason than changed routers or a source (`_follows_its_routers`). Then the plan also
-    says what will be there after a reboot.
+    something before it can be added; and, without `may_move`, if the wanted route leads elsewhere,
+    unless only its routers have changed (`_follows_its_routers`). Then the plan also says what will
+    be there after a reboot.
     """
     key = static.key
     wanted = uplink.route_to(
@@ -124,8 +128,8 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
     dead must also have a link and reach its gateway; Linux does not use dead ones.
     """
     used = min(present, key=_order_of_use, default=None)
-    # A route without next hops leads by a nexthop object that the kernel does not describe, so
-    # nobody knows whether it is as configured.
+    # Linux passes over a route that has expired, or has only dead next hops. A route without next
+    # hops has a nexthop object that the kernel does not describe: it may not be as configured.
     if used is None or used.protocol != OURS or used.is_passed_over or not used.next_hops:
         return None
     # In IPv4, the whole route. In IPv6, only its first next hop, as a route: the others may be
@@ -140,10 +144,10 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
 
 
 def _follows_its_routers(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
-    """Whether the wanted route replaces the working one even in a pass that moves no packets to
-    another device. Either the wanted route has all next hops of the working one: others may come
-    back later, router by router. Or a gateway of the working route is in no default route any more,
-    so its router may be gone, and the wanted route leads through no further device.
+    """Whether the wanted route only follows a change of routers, so that it may replace the working
+    one even without `may_move`. Either it has all next hops of the working one, and perhaps more:
+    routers that were down come back one by one. Or a gateway of the working route is in no default
+    route any more, so its router may be gone, and the wanted route leads through no further device.
     """
     hops = _hops_alive(working)
     if hops <= _hops_alive(wanted):
@@ -185,9 +189,9 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     # Delete the last route first: a rollback begins with the last deletion and adds each route
     # behind the others, so the routes get their old order back.
     stale.reverse()
-    # But a request to delete a route with more next hops could delete one with fewer instead, and a
-    # request without a source one with a source. So delete routes with fewer next hops first and,
-    # of equals, those with a source. The sort keeps the order of all others.
+    # But a request to delete a route could delete another one of ours instead: one with fewer next
+    # hops or, if the request has no source, one with a source. So delete routes with fewer next
+    # hops first and, of equals, those with a source. The sort keeps the order of all others.
     stale.sort(key=lambda route: (len(route.next_hops), route.prefsrc is None))
     reason = "not configured" if wanted is None else "leads elsewhere"
     deletions = tuple(RouteStep("delete", route, reason) for route in stale)

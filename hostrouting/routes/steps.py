@@ -73,7 +73,7 @@ class RoutePlan(NamedTuple):
         """Make one plan of several: the steps of all, then what waits in all, and so on."""
         return cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
 
-    def of_replies(self) -> "RoutePlan":
+    def with_obstacles_as_warnings(self) -> "RoutePlan":
         """Turn this plan, which is for the route for replies to probes, into one that never makes a
         run fail. If there is a conflict, or the route has to wait, the result has warnings that say
         so, and no steps.
@@ -101,10 +101,10 @@ class RoutePlan(NamedTuple):
         """
         if self.conflicts:
             findings = [step.finding for step in self.conflicts]
-            raise RouteConflict(findings=[*findings, *self.route_waits])
+            raise RouteConflict(findings=[*findings, *self.wait_warnings])
 
     @property
-    def route_waits(self) -> tuple[Finding, ...]:
+    def wait_warnings(self) -> tuple[Finding, ...]:
         """Warnings that say what the waiting routes need: one for all routes with the same need."""
         waits: list[Finding] = []
         for need, routes in grouped(self.waiting).items():
@@ -123,9 +123,9 @@ class RoutePlan(NamedTuple):
         return tuple(waits)
 
     @property
-    def failed_waits(self) -> tuple[Finding, ...]:
-        """The findings of `route_waits` as errors, for a run that does not wait any longer."""
-        return with_severity("error", self.route_waits)
+    def wait_errors(self) -> tuple[Finding, ...]:
+        """The findings of `wait_warnings` as errors, for a run that does not wait any longer."""
+        return with_severity("error", self.wait_warnings)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
@@ -145,7 +145,7 @@ class RoutePlan(NamedTuple):
         """Yield all findings: conflicts, routes that wait, and warnings."""
         for step in self.conflicts:
             yield step.finding
-        yield from self.route_waits
+        yield from self.wait_warnings
         yield from self.warnings
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:

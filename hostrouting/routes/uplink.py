@@ -85,16 +85,18 @@ class Uplink:
         self.defaults = usable_defaults(self._not_ours)
         """The default routes of all tables, the best first."""
         ways_out = {name for name, link in self._links.items() if leads_out(link)}
-        of_main = [route for route in self.defaults if route.table == TABLE_MAIN]
-        self._able_devs = [dev for dev in expected if dev not in self._links or dev in ways_out]
+        in_main = [route for route in self.defaults if route.table == TABLE_MAIN]
+        self._expected_ways_out = [
+            dev for dev in expected if dev not in self._links or dev in ways_out
+        ]
         """The expected devices that can have a default route, also one that this host does not have
         yet.
         """
-        self._of_main = with_next_hops(of_main, lambda hop: hop.dev in ways_out)
+        self._main_defaults = with_next_hops(in_main, lambda hop: hop.dev in ways_out)
         """The default routes of table main, each with those next hops that can be a way out of the
         host (`leads_out`).
         """
-        self._devs_in_doubt = doubtful_devs(self._of_main, snapshot)
+        self._devs_in_doubt = doubtful_devs(self._main_defaults, snapshot)
         # Cached, because many routes have the same gateway.
         self.reaches = cache(self._is_reached)
         self._source_by = cache(self._source)
@@ -149,20 +151,20 @@ class Uplink:
         """Return the next hops of a route to this destination, or what the route still needs before
         it can be added. `dev` or `gateway` is None if the route does not name it.
         """
-        # The only expected device is meant, unless a gateway is named: it may be another card's.
-        # But while the default route is in doubt, nothing else shows the device of a gateway.
-        is_bound = gateway is None or self._devs_in_doubt
-        if is_bound and dev is None and len(self._able_devs) == 1:
-            [dev] = self._able_devs
+        # Without a named device, the only expected one is taken. A named gateway may be on another
+        # card, which the default route shows; but while that is in doubt, nothing shows it.
+        takes_expected_dev = gateway is None or self._devs_in_doubt
+        if takes_expected_dev and dev is None and len(self._expected_ways_out) == 1:
+            [dev] = self._expected_ways_out
         if dev is None and self._devs_in_doubt:
             named = spoken(sorted(self._devs_in_doubt), last="or")
             return Need(
                 "a device to be named, because it is unclear whether "
-                f"[{self._of_main[0]}] is the right one",
+                f"[{self._main_defaults[0]}] is the right one",
                 Remedy(f"name {named} in the configured route, or in routeOverlap.expectedDevs"),
             )
         # A named device may have its default route in a table of its own.
-        hops = _first_hops(self._of_main if dev is None else self.defaults, dev)
+        hops = _first_hops(self._main_defaults if dev is None else self.defaults, dev)
         if gateway is None:
             # A neighbour needs no gateway. For other destinations, `hops` have the gateways.
             for hop in hops:
@@ -212,7 +214,7 @@ class Uplink:
             or gateway in LINK_LOCAL  # such an address is on every link
             # An IPv4 route by an IPv6 router (RTA_VIA): the routes below are only IPv4 ones.
             or gateway.version != self._family
-            or any(True for _ in self._routes_to_gateway(hop))
+            or any(self._routes_to_gateway(hop))
         )
 
     def _source(self, hop: NextHop) -> IP | None:
@@ -224,6 +226,7 @@ class Uplink:
         tests/hosts: fabric-writes-the-address-of-lo, fabric-writes-the-address-of-lo-ipv6,
         default-writes-the-second-address.
         """
+        # The best default route comes first, and decides.
         for default in with_next_hops(self.defaults, lambda other: other[:2] == hop[:2]):
             if default.prefsrc in {route.prefsrc for route in self._routes_to_gateway(hop)}:
                 return None

@@ -250,7 +250,7 @@ def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
         # While our drop-in is on disk, the unit is gated, although config.json does not name it.
         if finding.name != "unit-not-gated" or finding.target not in on_disk:
             yield finding
-    yield from plan.routes.failed_waits
+    yield from plan.routes.wait_errors
     yield from _differences(plan)
 
 

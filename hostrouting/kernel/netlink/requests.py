@@ -88,7 +88,9 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
     decode_answer = cache(partial(_decode_answer, names=AskedNames(netlink)))
     answers = [*map(decode_answer, messages)]
 
-    doubtful = [place for place, answer in enumerate(answers) if _may_be_another_route(answer)]
+    # These are asked again without flags: then Linux answers with the device and gateway that it
+    # uses, instead of a route that may be the wrong one.
+    doubtful = [place for place, answer in enumerate(answers) if _may_name_another_route(answer)]
     questions = [_question(destinations[place], _NO_FLAGS) for place in doubtful]
     messages = [*netlink.ask(RTM_GETROUTE, questions)]
     for place, message in zip(doubtful, messages, strict=True):
@@ -112,13 +114,13 @@ def _plain_packet(family: int, flags: int) -> bytes:
     return fixed + from_root + is_icmp
 
 
-def _may_be_another_route(answer: Answer) -> bool:
-    """Whether Linux may use another route than that of this answer, because it is an IPv6 route
-    with a nexthop object.
+def _may_name_another_route(answer: Answer) -> bool:
+    """Whether this answer may name another route than Linux uses, because it is an IPv6 route with
+    a nexthop object.
 
-    On each CPU, Linux caches the result of a lookup at the next hop, and routes with the same
-    nexthop object share it (`rt6_get_pcpu_route` in net/ipv6/route.c). The device and gateway of
-    this result are right, but its route is the one that was looked up first. With
+    Linux caches the result of a lookup for each CPU and nexthop object, and all routes with this
+    object share the result (`rt6_get_pcpu_route` in net/ipv6/route.c). So its device and gateway
+    are right, but its route may be another one of them, which was looked up before. With
     `_RTM_F_FIB_MATCH`, Linux answers with that route and all its next hops; without flags, with the
     device and gateway that packets take. IPv4 has no such cache.
     """

@@ -152,6 +152,7 @@ def message(type_: int, flags: int, body: bytes, sequence: int = 0) -> bytes:
     """Pack a request to the kernel, whose answers have the same sequence number. `type_` says what
     is asked, and `body` has the details: a fixed part and attributes.
     """
+    # The last field, the sender's port, may be 0: Linux knows it by the socket.
     header = HEADER.pack(HEADER.size + len(body), type_, _NLM_F_REQUEST | flags, sequence, 0)
     return header + body
 
@@ -222,7 +223,7 @@ class Netlink:
         other processes send is no report.
         """
         has_reports = False
-        for _ in range(_READS_AT_ONCE):
+        for _ in range(_READS_AT_ONCE):  # bounded, because others may send faster than this reads
             try:
                 # Netlink discards what does not fit, here all but the first byte.
                 _, (sender, _) = self._socket.recvfrom(1, socket.MSG_DONTWAIT)
@@ -231,7 +232,7 @@ class Netlink:
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     raise
-                sender = _KERNEL
+                sender = _KERNEL  # reports of the kernel were lost
             if sender == _KERNEL:
                 has_reports = True
         return has_reports

@@ -72,7 +72,7 @@ def test_the_order_of_the_parts() -> None:
     assert not outcome.refuses
     assert [change.verb for change in done.changes] == ["add", "add"]
     assert [operation.verb for operation in done.operations] == ["create"]
-    assert outcome.has_asked
+    assert outcome.has_requested_changes
     assert reached == ["routes", "probes after 2 routes", "check after 1 table"]
     assert marker_of(host) == "ok"
 
@@ -260,7 +260,7 @@ def test_a_second_pass(kernel: Callable[[], FakeKernel], destinations: tuple[str
     done = Done()
     second = make_pass(host, config, done=done)
     assert (done.changes, done.operations) == ([], [])
-    assert second._replace(error=None) == first._replace(has_asked=False, error=None)
+    assert second._replace(error=None) == first._replace(has_requested_changes=False, error=None)
     assert str(second.error) == str(first.error)
     assert (str(host.kernel), host.nftables.tables, host.files.writes) == after
     assert not watch.wait(0.0)
