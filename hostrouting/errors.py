@@ -97,7 +97,7 @@ class HostRoutingError(Exception):
         for name, fact in vars(self).items():
             if name == "__notes__":  # here Python keeps the notes
                 mapping["notes"] = fact
-            # Two of these have a key of another name, or get one below; a report is not JSON.
+            # `can_retry` is there already, `findings` follow below, and a report is not JSON.
             elif not name.startswith("_") and name not in {"can_retry", "findings", "report"}:
                 mapping[name] = fact.to_mapping() if hasattr(fact, "to_mapping") else fact
         mapping["findings"] = [finding.to_mapping() for finding in self.findings]
@@ -226,9 +226,9 @@ class RouteOverlapError(HostRoutingError):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a run that fails with this error: CANNOT_DECIDE if no address escapes
-        for certain, because the verdict is undecided, or a default route is missing; else PROBLEM.
-        An error without a report has CANNOT_DECIDE if a retry may succeed (`can_retry`).
+        """The exit code of a run that fails with this error: PROBLEM if an address escapes for
+        certain. CANNOT_DECIDE if the verdict is undecided, or if a default route is missing. The
+        latter may come, so `can_retry` is true then, also in an error without a report.
         """
         if self.can_retry or getattr(self.report, "verdict", "") in {
             "undecided",

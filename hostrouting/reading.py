@@ -130,9 +130,9 @@ def reader_of(kind: Any) -> Reader:
         return _reader_with_rules(*parts)
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
         reader = reader_of(parts[0])
-        # With `_fields`, X is a NamedTuple, which is read from an object. Any other value may also
-        # be an empty text, which stands for None. Without None, these are the types of one value
-        # for both families, which have one reader.
+        # A union without None is of the types for IPv4 and IPv6, which have the same reader. With
+        # `_fields`, X is a NamedTuple, which is read from an object. Of any other X | None, the
+        # value may also be an empty text, which stands for None.
         if NoneType not in parts or hasattr(parts[0], "_fields"):
             return reader
         return partial(_read_unless_empty, reader)
@@ -256,8 +256,8 @@ def _read_object(cls: Any, document: Any) -> Any:
 
 
 def _unknown(key: object, known: Iterable[str]) -> Fault:
-    # The fault of an unknown key. The remedy names the known key that is most similar to it,
-    # whatever their case. If none is similar (80 %), the sentence lists all known keys instead.
+    # The fault of an unknown key. The remedy names the one known key that is most similar to it,
+    # whatever their case. If none is 80 % similar, the sentence lists all known keys instead.
     from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
 
     is_plain = re.fullmatch(r"[A-Za-z_]\w*", str(key), re.ASCII)

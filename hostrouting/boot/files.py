@@ -50,7 +50,7 @@ class ConfigFile(File):
         return False
 
 
-def files_on(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
+def wanted_files(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
     """The files that this configuration puts on this host. The host's interpreter compiles the
     program in advance. An image gets only the sources, because its interpreter cannot be run here.
 

@@ -9,7 +9,7 @@ from hostrouting.boot.units import UNITS
 from hostrouting.errors import HostError
 from hostrouting.host.files import leftover
 from hostrouting.host.layout import HostLayout
-from hostrouting.host.ours import existing, is_ours
+from hostrouting.host.ours import existing_paths, is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,11 +36,11 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)
-    paths = existing(files, map(leftover, (*written_later, *_WRITTEN_FIRST)))
+    paths = existing_paths(files, map(leftover, (*written_later, *_WRITTEN_FIRST)))
     paths += _ours_among(files, written_later)
     last = _ours_among(files, _WRITTEN_FIRST)
     if paths or last:
-        paths += existing(files, HostLayout.of_this_boot)
+        paths += existing_paths(files, HostLayout.of_this_boot)
     return (*paths, *last)
 
 
@@ -66,7 +66,7 @@ def _written_later(files: Files) -> list[str]:
 
 def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
     """Return the paths at which there is a file or link of ours."""
-    return [path for path in existing(files, paths) if _is_our_file_or_link(files, path)]
+    return [path for path in existing_paths(files, paths) if _is_our_file_or_link(files, path)]
 
 
 def _is_our_file_or_link(files: Files, path: str) -> bool:

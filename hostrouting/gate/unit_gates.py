@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _PROPERTIES = ("Id", "LoadState", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus")
 # The values of LoadState with which systemd does not start a unit.
 _NEVER_STARTS = {"masked", "not-found", "bad-setting", "error"}
-OTHER_ROOTS = ("RootDirectory", "RootImage")  # refused even if root runs the unit
-OTHER_FILES = (
-    *OTHER_ROOTS,
+OTHER_ROOT_SETTINGS = ("RootDirectory", "RootImage")  # refused even if root runs the unit
+OTHER_FILES_SETTINGS = (
+    *OTHER_ROOT_SETTINGS,
     "BindPaths",
     "BindReadOnlyPaths",
     "ExtensionDirectories",

@@ -27,7 +27,7 @@ USUAL = f"{_FOLDER}/python3"
 _NAME = re.compile(r"python3\.([0-9]+)")
 _TIMEOUT = 60.0  # seconds, in which a slow disk has read everything
 _NEEDED = "Python {}.{} or newer".format(*OLDEST_PYTHON)
-TO_INSTALL = Remedy(f"install {_NEEDED}, as the package python3 or python3.N")
+INSTALL_PYTHON = Remedy(f"install {_NEEDED}, as the package python3 or python3.N")
 # Not -m, which loads modules from the present folder, as root; nor -I, which ignores the hash seed.
 _COMPILE_CODE = (
     "import sys; del sys.path[0]; import compileall; "
@@ -92,8 +92,8 @@ class NodeInterpreter:
 
     def _is_usable(self, path: str) -> bool:
         """Whether a Python is at the path, its name does not say that it is too old, and it starts.
-        Two kinds count as if they started, but are not run: a Python of an image, and one that
-        users other than root can change, because of which a run fails later.
+        Two kinds are not run, and count as if they started: a Python of an image, and one that
+        users other than root can change. The second kind is reported later, as an error.
         """
         places = [*follow_links(self._files, path)]
         entries = [self._files.look(place) for place in places]
@@ -173,10 +173,12 @@ def _minors(paths: Iterable[str]) -> Iterator[int]:
 def cannot_run(path: str, reason: str) -> RequirementError:
     """Make the error for an interpreter that cannot run the program."""
     sentence = f"{path} cannot run hostrouting on this node: {reason}"
-    return RequirementError(findings=[Finding("requirement", "error", sentence, path, TO_INSTALL)])
+    return RequirementError(
+        findings=[Finding("requirement", "error", sentence, path, INSTALL_PYTHON)]
+    )
 
 
 def missing_interpreter() -> Finding:
     """Make the finding that a node has no Python that could run the program."""
     sentence = f"{_FOLDER} has no {_NEEDED} that works, which hostrouting needs on a node"
-    return Finding("requirement", "error", sentence, "python3", TO_INSTALL)
+    return Finding("requirement", "error", sentence, "python3", INSTALL_PYTHON)

@@ -82,8 +82,8 @@ class Manager(Protocol):
         First come the units that are given by name, in their order, then the loaded units that
         match a pattern (`a@*.service`).
 
-        If a property has several commands, the value is all of them, separated by spaces. The value
-        of a time that systemd has not set is empty.
+        A property such as ExecStart can have several commands: its value is all of them, separated
+        by spaces. The value of a time that systemd has not set is empty.
         """
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
@@ -185,8 +185,8 @@ class SystemdManager:
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
         # Errors of the gate and of our services count. Other programs can log lines that look the
-        # same, so two fields of the journal have to match; both match those of a program that root
-        # starts with env as a unit's command.
+        # same, so two fields of the journal have to match. (Both do, too, for a unit of root whose
+        # command begins with env: its errors cannot be told from those of the gate.)
         #
         # _UID=0 leaves out what the unit's program logs as another user than root.
         #
@@ -252,7 +252,7 @@ class SystemdManager:
             *arguments,
             purpose=" ".join(arguments),
             what="systemd",
-            # What to install or do without systemctl: the words after "install the package".
+            # If systemctl is missing, the error says "install the package", and then this text.
             package="systemd, or write into an image (the command render)",
             fine=fine,
             timeout=timeout,

@@ -51,9 +51,8 @@ class HostCheck(NamedTuple):
 
     @property
     def doubts(self) -> list[Finding]:
-        """The findings that make a verdict undecided, or would if no address escaped. They are
-        found by the names of the report's doubts, because the findings here may have other remedies
-        than those in the report.
+        """The findings that make a verdict undecided, or would if no address escaped. Only their
+        names are taken from the report: there, they may have other remedies than here.
         """
         return self.named(*(doubt.name for doubt in self.report.doubts))
 
@@ -86,13 +85,13 @@ def _findings_for_operator(
                 command=line_to_allow(repair_options, finding.facts["mayAllow"])
             )
         # Only the operator knows which device is right, so there is a command for each. The loop
-        # puts each new command in front of the earlier ones: the first candidate, which is the
-        # card that Linux prefers, is printed last, and `expected` is reversed to keep its order.
+        # makes the last command of the page first, and puts each new one in front of it. The first
+        # of the `candidates`, which is the card that Linux prefers, comes last on the page.
         if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
             expected = report.families[0].expected_devs[::-1]
             for dev in finding.facts.get("candidates", expected):
-                # --dev counts for IPv4 and IPv6, so each family has to expect the device, or has
-                # this finding itself.
+                # --dev counts for IPv4 and IPv6, so the device has to be right for both: each
+                # family expects it or, having the same finding, has it as a candidate, too.
                 if all(
                     dev in each.expected_devs or finding in each.flaws for each in report.families
                 ):

@@ -65,9 +65,9 @@ STEPS: dict[PassPart, str] = {
     "route_overlap": "check-route-overlap",
 }
 """By part of a pass: the name of its step in a run. The task for this part alone has it, too."""
-_NOTHING = "nothing is configured, and nothing is installed"
-_RIGHT = "everything is as it should be"
-_IMAGE = "an image has no kernel; this is done when it boots"
+_NOTHING_INSTALLED = "nothing is configured, and nothing is installed"
+_ALL_RIGHT = "everything is as it should be"
+_NO_KERNEL = "an image has no kernel; this is done when it boots"
 """Why a run, or a part of one, is skipped."""
 _REPLACED = (
     "another run has installed a different configuration in the meantime; run this again if this "
@@ -106,7 +106,7 @@ def install(  # noqa: C901  the steps of the page above, which are read in one p
     require_possible(wanted, plan)
     # An empty configuration removes everything, and an empty plan finds nothing to remove.
     if plan.is_empty and wanted.config == HostRoutingConfig():
-        return phases.Skip(_NOTHING)
+        return phases.Skip(_NOTHING_INSTALLED)
 
     results: list[object] = []  # what each step has changed, or why it was skipped
     errors: list[BaseException] = []  # of the steps after the files; raised at the end
@@ -121,6 +121,7 @@ def install(  # noqa: C901  the steps of the page above, which are read in one p
                 require_possible(wanted, plan)
             _log(ctx, plan.warnings)
             if not plan.is_empty:
+                # In a retry, what was installed before the first attempt is noted already.
                 former_by_run.setdefault(ctx.run_id, wanted.former)
             step.result = write_files(host, plan)
         results.append(step.result)
@@ -160,7 +161,7 @@ def install(  # noqa: C901  the steps of the page above, which are read in one p
     last = results[-1]  # the check is the last part, and its result has the report
     report = last.report if isinstance(last, CheckResult) else None
     result = done + CheckResult(report=report)
-    return phases.Skip(_RIGHT) if result == CheckResult() else result
+    return phases.Skip(_ALL_RIGHT) if result == CheckResult() else result
 
 
 # The plan.
@@ -293,9 +294,9 @@ def _make_part(
     if it has one, with the changes of all passes.
     """
     if host.is_image:
-        return phases.Skip(_IMAGE)
+        return phases.Skip(_NO_KERNEL)
     if part == "probe_rewrite" and not (wanted.config.probe_rewrite.enabled or plan.operations):
-        return phases.Skip(_NOTHING)  # a pass would ask nft, which need not be there
+        return phases.Skip(_NOTHING_INSTALLED)  # a pass would ask nft, which need not be there
     remaining = ctx.remaining()
     if remaining is not None:
         # Give up shortly before the deadline: DeadlineExceeded would not say what was missing.
@@ -337,7 +338,7 @@ def _make_part(
     report = outcome.report
     warnings = outcome.findings if report is None else ()  # else the report has them
     result = CheckResult(tuple(done.changes), (), tuple(done.operations), warnings, report=report)
-    return phases.Skip(_RIGHT) if result == CheckResult() else result
+    return phases.Skip(_ALL_RIGHT) if result == CheckResult() else result
 
 
 class _RunClock:

@@ -19,8 +19,8 @@ from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.health import find_failing_python
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import (
-    OTHER_FILES,
-    OTHER_ROOTS,
+    OTHER_FILES_SETTINGS,
+    OTHER_ROOT_SETTINGS,
     find_cancelled_gates,
     systemd_does_not_run,
 )
@@ -31,7 +31,7 @@ from hostrouting.gate.unit_names import (
     template_of,
 )
 from hostrouting.gate.unit_states import UnitState
-from hostrouting.host.interpreter import TO_INSTALL, missing_interpreter
+from hostrouting.host.interpreter import INSTALL_PYTHON, missing_interpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
 
@@ -47,15 +47,15 @@ _BEFORE_THE_GATE = {
     "network-online.target",
 }
 """The targets that are reached before the gate runs, because it waits for the network."""
-_PROPERTIES = ("Id", "LoadState", "Before", "Environment", "User", *OTHER_FILES)
+_PROPERTIES = ("Id", "LoadState", "Before", "Environment", "User", *OTHER_FILES_SETTINGS)
 
 
 def find_requirements(
     host: Host, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Finding]:
     """Yield a finding for each thing by which this host hinders a run that installs this
-    configuration: usually an error, so that the run fails before its first write. An image gets
-    only a warning about what may still come to it. `changes` are those that the run would make.
+    configuration: usually an error, so that the run fails before its first write. In an image, a
+    missing Python is only a warning: it may come later. `changes` are what the run would change.
     """
     # At the path of a file, there may be something that a run must not replace: a mask of systemd,
     # a folder, a link, or another program's file.
@@ -69,7 +69,7 @@ def find_requirements(
     yield from _why_gate_cannot_run(host, changes)
     manager = host.running_manager
     if manager is not None:
-        # systemd shows no template, so it is asked about an instance that nobody uses.
+        # systemd shows no template: an instance that nobody uses has the template's settings.
         shown = manager.show(_PROPERTIES, *map(plain_instance, gated))
         for unit, properties in zip(gated, shown, strict=True):
             yield from _why_it_cannot_be_gated(unit, properties)
@@ -77,7 +77,7 @@ def find_requirements(
             # LD_PRELOAD. Only the run that writes it warns of this.
             if HostLayout.drop_in_path(unit) in changes.written_paths:
                 yield from _lost_variables(unit, properties)
-        # A loaded instance of a template may have settings of its own.
+        # Each loaded instance of a template may have settings of its own, so it is judged, too.
         judged = {properties["Id"] for properties in shown}
         for instance in manager.show(_PROPERTIES, *map(instance_pattern, gated)):
             if instance["Id"] not in judged:
@@ -115,7 +115,7 @@ def _why_gate_cannot_run(host: Host, changes: FileChanges) -> Iterator[Finding]:
             except HostRoutingError as error:
                 yield from error.findings
             return
-    yield from find_failing_python(host, python, TO_INSTALL)
+    yield from find_failing_python(host, python, INSTALL_PYTHON)
 
 
 def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
@@ -129,11 +129,11 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
     """
     # An order through other units is not judged.
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
-    # A user must not have root run the user's files in the gate. Where root runs the unit, it runs
-    # such files in any case, so only another root folder or image is refused.
-    # DynamicUser= sets User=, too.
+    # With such a setting, the gate, which root runs, could get files of the unit's user. A unit of
+    # root runs those files as root in any case, so it is refused only if it has another root folder
+    # or image, where the files of the gate are not the host's. DynamicUser= sets User=, too.
     is_root = properties["User"] in {"", "0", "root"}
-    refused = OTHER_ROOTS if is_root else OTHER_FILES
+    refused = OTHER_ROOT_SETTINGS if is_root else OTHER_FILES_SETTINGS
     other_files = [name for name in refused if properties[name]]
     own_name = properties["Id"]
     if is_template(unit):
@@ -165,8 +165,8 @@ def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Findin
     """Yield a warning if the unit sets environment variables that our drop-in takes away (`UNSET`):
     its own program does not get them any more.
     """
-    # systemctl prints NAME=VALUE or, if there is a blank in the value, "NAME=VALUE". A name is what
-    # is not inside such quotes.
+    # systemctl prints NAME=VALUE or, if there is a blank in the value, "NAME=VALUE". The end of the
+    # pattern skips the rest of such quotes, in which a text like NAME= is part of the value.
     names = re.findall(r'(?:^| )"?(\w+)=(?:(?:\\.|[^"\\])*"(?= |$))?', properties["Environment"])
     lost = sorted({*UNSET.split()}.intersection(names))
     if lost:

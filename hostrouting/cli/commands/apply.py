@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     if arguments.confirm is not None:
         # If the installed configuration cannot be read, it could not be brought back, so end here.
         read_installed(host)
+        # From here on, Ctrl-C answers the question with no, and does not end the process.
         prepare_question()
     outcome = run_task(task, host)
     headline: list[str] = []

@@ -41,9 +41,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     findings += [*check_with_config.named("unsafe", "no-default-route"), *check_with_config.doubts]
     # Whether the kernel decides otherwise than its tables was asked only in the check of this host.
     findings += check_now.named("kernel-differs")
-    # What the repair is, and which default route Linux prefers. The remedy of these findings is
-    # left out, because it is to type this command. If the default route is in doubt, the finding is
-    # there already, with its remedy.
+    # What the repair is, and which default route Linux prefers. The remedy of both is to type this
+    # command, so it is left out. A doubt about the default route has the same name, and is among
+    # the findings already, with its remedy.
     for finding in check_with_config.named("action", "default-routes"):
         if finding not in findings:
             findings.append(finding._replace(remedy=None))
