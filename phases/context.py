@@ -233,7 +233,7 @@ class Context:
         scope = self._scope_that_stops_first
         stop = scope.stop
         if stop.moment <= self.clock.now():
-            # The origin tells a `within` block whether it was its own time that is up.
+            # From the origin, a `within` block knows whether its own time is up.
             raise Cancelled(stop.reason, origin=scope)
 
     def sleep(self, seconds: float) -> None:

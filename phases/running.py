@@ -155,7 +155,7 @@ def await_in_task(
         if ended.cancel():  # before the loop has called `begin`: something blocks it
             coroutine.close()
         else:
-            loop.call_soon_threadsafe(lambda: running.cancel())  # noqa: PLW0108  it is set by then
+            loop.call_soon_threadsafe(lambda: running.cancel())  # noqa: PLW0108  `running` is set by then
 
     loop.call_soon_threadsafe(begin)
     with ctx.on_cancel(cancel):
@@ -335,7 +335,7 @@ def _noting_signals(run: _Run) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    global _signals_so_far  # noqa: PLW0603  a handler is a function, and gets nothing else
+    global _signals_so_far  # noqa: PLW0603  the handler gets no argument of ours
     try:
         # In an event loop, several runs can be in such a block at once. The first run sets the
         # handlers, and the last one that ends restores them. A signal stops all of these runs, so

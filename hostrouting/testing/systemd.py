@@ -140,8 +140,8 @@ class FakeManager:
 
     def _matching(self, units: Sequence[str]) -> list[str]:
         """The units, with each pattern replaced by the loaded units that match, as in systemctl."""
-        active = {name for name, state in self.states.items() if state != "inactive"}
-        loaded = sorted(active.union(self.properties))
+        not_inactive = {name for name, state in self.states.items() if state != "inactive"}
+        loaded = sorted(not_inactive.union(self.properties))
         matching: list[str] = []
         for unit in map(unit_name, units):
             if "*" in unit:
@@ -161,11 +161,11 @@ class FakeManager:
         files = _files_of(unit, read)
         is_current = files == _files_of(unit, on_disk)
         is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
-        active = self.states.get(unit, "inactive")
-        has_failed = active == "failed"
+        state = self.states.get(unit, "inactive")
+        has_failed = state == "failed"
         return {
             "Id": unit,
-            "ActiveState": active,
+            "ActiveState": state,
             "Result": "exit-code" if has_failed else "success",
             "ExecMainStatus": "1" if has_failed else "0",
             "NRestarts": "0",
