@@ -38,6 +38,6 @@ PROGRAM = _how_it_is_called()
 """What an operator types before the words of a command, quoted for a shell."""
 
 
-def call(words: str) -> str:
+def our_command(words: str) -> str:
     """The line that calls hostrouting with these words, which are quoted for a shell."""
     return f"{PROGRAM} {words}"

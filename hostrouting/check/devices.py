@@ -64,7 +64,8 @@ class Devices:
     @cached_property
     def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:
         """The devices whose routes show which CNI has pods on this node, each with this CNI: the
-        devices of single pods, and cilium_host (`POD_NETWORK_DEVS`).
+        devices of single pods, and cilium_host (`POD_NETWORK_DEVS`), by which Cilium routes to all
+        pods of the node at once.
         """
         devs: dict[str, None] = {}  # each once, in the order of the routes
         for route in self._fib.routes:

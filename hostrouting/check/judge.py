@@ -93,7 +93,7 @@ class TakenRoute(NamedTuple):
     route: Route
     devs: tuple[str, ...]
     """The devices by which packets may leave (`Fib.possible_devs`)."""
-    packets_are_marked: bool
+    by_mark_or_iif: bool
     """Whether a rule has selected the packets by their mark alone, or by their incoming device."""
 
     @property
@@ -120,25 +120,25 @@ class Judge:
         other object gets this `id`.
         """
 
-    def opinion(self, decision: Decision, *, packets_are_marked: bool = False) -> Opinion:
+    def opinion(self, decision: Decision, *, by_mark_or_iif: bool = False) -> Opinion:
         """Whether packets with this decision are fine, in doubt, or escape, whatever their
-        destination. `packets_are_marked` says that a rule has selected the packets by their mark
+        destination. `by_mark_or_iif` says that a rule has selected the packets by their mark
         alone, or by their incoming device.
         """
         if decision.kind == NOT_JUDGED:
             return Opinion(Grade.DOUBT, NOT_JUDGED)
         if decision.route is None:  # no route at all, or a rule that refuses
             return Opinion(Grade.ESCAPE, decision.kind)
-        return self.opinion_on_route(decision.route, packets_are_marked=packets_are_marked)
+        return self.opinion_on_route(decision.route, by_mark_or_iif=by_mark_or_iif)
 
-    def opinion_on_route(self, route: Route, *, packets_are_marked: bool = False) -> Opinion:
+    def opinion_on_route(self, route: Route, *, by_mark_or_iif: bool = False) -> Opinion:
         """The opinion on packets that take this route, by the first of `RULES_FOR_ROUTES` that has
         one. It is kept in `_opinions` for the next call.
         """
-        key = (id(route), packets_are_marked)
+        key = (id(route), by_mark_or_iif)
         if key not in self._opinions:
             devs = self.fib.possible_devs(Decision(route.type, route))
-            taken = TakenRoute(route, devs, packets_are_marked)
+            taken = TakenRoute(route, devs, by_mark_or_iif)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
         return self._opinions[key][1]
 
@@ -159,18 +159,19 @@ class Judge:
             if _misses(self, route, to_pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=to_pods)
-        # A route of ours was right until a CNI started that knows the way, too. One to a single
-        # address is intended.
+        # A route of ours may be older than a CNI, and now hide the CNI's route to the address. A
+        # route of ours to a single address is always intended.
         if opinion.grade is Grade.FINE and route.protocol == OURS and not route.prefix.is_single:
             covering = self.fib.tables[route.table].covering(address)
-            # The first of these is the route that Linux would use without ours.
-            not_ours = [each for each in covering if each.protocol != OURS]
+            # The route that Linux would use without ours.
+            hidden = next((each for each in covering if each.protocol != OURS), None)
+            # It is a CNI's if a CNI makes the device, and the packets belong there.
             if (
-                not_ours
-                and any(map(self.devices.cni_row, not_ours[0].devs))
-                and self.opinion_on_route(not_ours[0]).belongs_elsewhere
+                hidden is not None
+                and any(map(self.devices.cni_row, hidden.devs))
+                and self.opinion_on_route(hidden).belongs_elsewhere
             ):
-                return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] hides [{not_ours[0]}]")
+                return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] hides [{hidden}]")
         return opinion
 
     def is_allowed(self, dev: str) -> bool:
@@ -218,7 +219,7 @@ def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
 
 
 def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
-    """Judge a route that refuses packets: it is fine only if it is a CNI's (`refusals`).
+    """Judge a route that refuses packets: it is fine only if it is a CNI's, as `Refusals` decides.
 
     tests/hosts: calico-services-refused, bird-aggregate, flannel-stale-block, calico-drained.
     """
@@ -231,8 +232,8 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     """Addresses of this host, broadcast addresses of its networks, and addresses that every link
     has, such as multicast ones, are fine. None for every other route.
 
-    A broadcast address is in doubt if another network of the same device has it as an address of a
-    host: the mask of the smaller network is probably too long.
+    A broadcast address of a network is in doubt if it can be a host's address in a larger network
+    of the same device: the mask of the smaller network is probably too long.
 
     A `local` route to more than one address (AnyIP) is an escape, because this host keeps packets
     that are for others. But marked packets are fine by such a route: proxies catch them by `local
@@ -245,7 +246,7 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     if any(route.prefix in block for block in _OF_EVERY_LINK):
         return OWN_ADDRESS
     if route.type == "local":
-        if taken.is_wide and not taken.packets_are_marked:
+        if taken.is_wide and not taken.by_mark_or_iif:
             return Opinion(Grade.ESCAPE, OWN_RANGE)
         return OWN_ADDRESS
     # On a host that forwards, Linux adds an anycast route for the first address of an IPv6
@@ -435,9 +436,7 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
     if cni_row is None:
         return None
     cni, row = cni_row
-    if (row.use == "pod" and taken.is_wide) or (
-        row.use == "marked" and not taken.packets_are_marked
-    ):
+    if (row.use == "pod" and taken.is_wide) or (row.use == "marked" and not taken.by_mark_or_iif):
         return None
     # Left behind, because the addresses are those of another network?
     if taken.is_wide:

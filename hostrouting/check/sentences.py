@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from hostrouting.check.parts import ranges_of
+from hostrouting.check.parts import join_by_label
 from hostrouting.check.results import OVERLAP, CheckReport, Escape, FamilyReport, Opinion
 from hostrouting.config.cni import cni_row
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
@@ -69,7 +69,7 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
         family.sentence,
         f"IPv{family.family} default route",
         remedy,
-        can_retry=True,
+        can_retry=True,  # the default route may come later
     )
 
 
@@ -216,8 +216,8 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
 
 def repair_commands(report: CheckReport) -> tuple[str, ...]:
     """The commands that add the routes of a repair (`report.resolved`) until the next boot. These
-    routes do not get the protocol of hostrouting, so `apply` does not delete them. It keeps one in
-    place of a configured route that would lead the same way.
+    routes do not get the protocol of hostrouting, so `apply` does not delete them. If a
+    configured route leads the same way as one of these, `apply` keeps this one and adds nothing.
 
     There are no commands if a route to add has the key of a present route of ours: Linux refuses to
     add it beside ours, so only a configuration repairs the host.
@@ -334,8 +334,8 @@ def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
     """
     allowed: list[tuple[str, str]] = []
     for family in report.families:
-        # `ranges_of` leaves out the parts with an empty allowance.
-        ranges = ranges_of((part, part.allowance) for part in family.parts)
+        # `join_by_label` leaves out the parts with an empty allowance.
+        ranges = join_by_label((part, part.allowance) for part in family.parts)
         allowed += [(allowance, extent(family.family, *ends)) for allowance, *ends in ranges]
     by_allowance = grouped(allowed)
     sentences = [  # an allowance is a text such as "wg0 (allowedDevs)"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hostrouting.check.check import check_kernel, check_snapshot
-from hostrouting.check.repair_line import typed
+from hostrouting.check.repair_line import repeated_option
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
@@ -28,11 +28,11 @@ def repair_options(arguments: argparse.Namespace) -> str:
     configuration in a file.
     """
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
-    options += typed("--dev", arguments.dev)
-    options += typed("--allow", getattr(arguments, "allow", []))  # `check` has no --allow
+    options += repeated_option("--dev", arguments.dev)
+    options += repeated_option("--allow", getattr(arguments, "allow", []))  # `check` has no --allow
     if arguments.config is not None:
         is_pipe = arguments.config.startswith(("-", "/dev/", "/proc/"))
-        options += typed("--config", ["FILE" if is_pipe else arguments.config])
+        options += repeated_option("--config", ["FILE" if is_pipe else arguments.config])
     return options
 
 

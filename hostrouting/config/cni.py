@@ -52,7 +52,7 @@ class Refusal(NamedTuple):
     """By family: the shortest and the longest prefix. A family without such routes is left out."""
     proof: Proof = "inside"
     """What proves that such a route is the CNI's."""
-    is_shown_by_protocol: bool = False
+    protocol_shows_cni: bool = False
     """Whether each route with this protocol and a gateway is the CNI's, too."""
 
 
@@ -70,7 +70,7 @@ class Cni(NamedTuple):
     @property
     def protocols(self) -> set[int]:
         """The protocols by which its routes with a gateway are recognised."""
-        return {row.protocol for row in self.refusals if row.is_shown_by_protocol}
+        return {row.protocol for row in self.refusals if row.protocol_shows_cni}
 
 
 POD_NETWORK_DEVS = ("cilium_host",)
@@ -123,8 +123,8 @@ CNIS = (
             pod="cali* veth",
         ),
         (
-            Refusal(BIRD, ("blackhole",), _BLOCKS, is_shown_by_protocol=True),
-            Refusal(CALICO, ("blackhole",), _BLOCKS, proof="device", is_shown_by_protocol=True),
+            Refusal(BIRD, ("blackhole",), _BLOCKS, protocol_shows_cni=True),
+            Refusal(CALICO, ("blackhole",), _BLOCKS, proof="device", protocol_shows_cni=True),
         ),
     ),
     # cilium pkg/defaults, pkg/datapath/linux/routing
@@ -138,7 +138,7 @@ CNIS = (
                 ("unreachable",),
                 {4: (32, 32), 6: (128, 128)},
                 proof="device",
-                is_shown_by_protocol=True,
+                protocol_shows_cni=True,
             ),
         ),
     ),

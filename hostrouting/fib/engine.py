@@ -83,7 +83,7 @@ class OtherEnd(NamedTuple):
 
     rule: Rule
     decision: Decision
-    met: tuple[Condition, ...]
+    met_conditions: tuple[Condition, ...]
     """The conditions of the rule that these packets meet, and the plain one does not. Empty if it
     is the other way round: the packets differ by not meeting all conditions.
     """
@@ -242,9 +242,9 @@ class AppliedRule(NamedTuple):
     @property
     def is_for_a_device(self) -> bool:
         """Whether the rule selects only packets that this host forwards, by the device on which
-        they arrive (`iif cni0`). Packets that this host sends count as arriving on lo, so `iif lo`
-        selects them, too. This is not asked of a rule `not iif cni0`, which selects every packet
-        here (`Fib.applied`), and wrong for `not iif lo`, which nobody writes.
+        they arrive (`iif cni0`). Not so with `iif lo`: packets that this host sends count as
+        arriving on lo. The answer is for rules without `not`: a rule `not iif cni0` selects every
+        packet here (`Fib.applied`), so it is never asked about, and nobody writes `not iif lo`.
         """
         return self.rule.iif not in {None, "lo"}
 
@@ -271,9 +271,9 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 def _is_never_met(rule: Rule, condition: Condition, fib: "Fib") -> bool:
     """Whether no packet that the engine follows meets this condition of the rule, such as `from
-    10.0.0.0/8`; a `not` in front of it does not count here. There are two such conditions: a `from`
-    that contains no address of this host, so that no socket can have it; and the `iif` in a rule
-    with `not`.
+    10.0.0.0/8`. Two conditions are never met: a `from` that contains no address of this host, so
+    that no socket can have it; and `iif cni0` in a rule `not iif cni0`. A `not` in front of a
+    `from` does not count: the answer is about the condition alone.
     """
     name, _ = condition
     if name == "iif":
@@ -430,9 +430,10 @@ class Fib:
             if decision is None:  # the packets go on to the next rule
                 continue
             if is_all:
-                # A rule with `iif lo` may have decided already about all packets of this host.
+                # An earlier rule with `iif lo` may have captured all packets of this host already.
                 rest = decision if rest is None else rest
-                # After `iif lo`, packets that this host forwards are left, for rules with an `iif`.
+                # A rule with `iif lo` leaves packets that this host forwards, which later rules
+                # with an `iif` may capture. Any other rule for all packets leaves none.
                 if applied.rule.iif != "lo":
                     break
             # With `rest` decided, only packets that this host forwards are left.

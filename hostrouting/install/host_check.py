@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
-from hostrouting.check.repair_line import line_to_allow, repair_line, typed
+from hostrouting.check.repair_line import line_to_allow, repair_line, repeated_option
 from hostrouting.check.sentences import check_findings
 from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.probe.obstacles import find_probe_obstacles
@@ -97,7 +97,7 @@ def _findings_for_operator(
                 ):
                     remedy = Remedy(
                         f"if {dev} is right",
-                        repair_line(repair_options + typed("--dev", [dev])),
+                        repair_line(repair_options + repeated_option("--dev", [dev])),
                         otherwise=remedy,
                     )
         yield finding._replace(remedy=remedy)

@@ -11,20 +11,21 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.release import call
+from hostrouting.release import our_command
 
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
 
 _REMEDY = Remedy(
     f"correct {HostLayout.config_path}, or put it back; then",
-    call("status"),
+    our_command("status"),
     needs_root=False,
     otherwise=Remedy(
         "with a backup, or another file",
-        call("apply --allow-removal --config FILE"),
+        our_command("apply --allow-removal --config FILE"),
         otherwise=Remedy(
-            "to remove hostrouting (the routes go, and nothing holds units back)", call("remove")
+            "to remove hostrouting (the routes go, and nothing holds units back)",
+            our_command("remove"),
         ),
     ),
 )

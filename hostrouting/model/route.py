@@ -255,7 +255,7 @@ class Route(NamedTuple):
         """The sort key of the routes of one table to one prefix, of which Linux uses the first: the
         one with the lowest metric and, of several such IPv6 routes, the highest preference.
         """
-        return self.metric, -PREFERENCES.index(self.preference)
+        return self.metric, -PREFERENCES.index(self.preference)  # they are in ascending order
 
     @property
     def has_gateway(self) -> bool:
@@ -316,8 +316,8 @@ class Route(NamedTuple):
         }
         words = [f"{word} {value}" for word, value in attributes.items() if value is not None]
         if self.expired:
-            words.append("expires 0sec")
-        words += self.unread  # the encapsulations
+            words.append("expires 0sec")  # as of a route whose lifetime is over
+        words += self.unread  # the encapsulations, whose values were not read
         if self.preference != "medium":
             words.append(f"pref {self.preference}")
         return words

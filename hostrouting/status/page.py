@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hostrouting.boot.program import version
 from hostrouting.host.layout import HostLayout
 from hostrouting.lines import finding_lines, indented, remedy_lines
-from hostrouting.release import call
+from hostrouting.release import our_command
 from hostrouting.text import counted
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def status_lines(status: HostStatus) -> Iterator[str]:
         yield from _reasons_and_remedy(unit)
     if status.state == "nothing":
         yield "NOTHING: hostrouting has nothing installed on this host"
-        yield f"  to check its routes: {call('check CIDR')}"
+        yield f"  to check its routes: {our_command('check CIDR')}"
         return
     headline = f"this host matches {HostLayout.config_path}"
     if status.wrong:

@@ -25,7 +25,7 @@ from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import read_installed
 from hostrouting.node.fight import read_fight
-from hostrouting.release import call
+from hostrouting.release import our_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import counted
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
 
 T = TypeVar("T")
-APPLY = call(f"apply --config {HostLayout.config_path}")
+APPLY = our_command(f"apply --config {HostLayout.config_path}")
 """The command that makes the host as the installed configuration asks."""
 HostState: TypeAlias = Literal["nothing", "in force", "differs", "undecided", "waiting"]
 """The state of a host:
