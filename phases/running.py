@@ -155,7 +155,7 @@ def await_in_task(
         if ended.cancel():  # before the loop has called `begin`: something blocks it
             coroutine.close()
         else:
-            loop.call_soon_threadsafe(lambda: running.cancel())  # noqa: PLW0108  `running` is set by then
+            loop.call_soon_threadsafe(lambda: running.cancel())  # noqa: PLW0108  it is set later
 
     loop.call_soon_threadsafe(begin)
     with ctx.on_cancel(cancel):

@@ -83,9 +83,9 @@ class InstallTask:
 
     @property
     def request(self) -> Request:
-        """What a run of the task is asked to install: the whole configuration or, with `names`, parts
-        of it. A task for one section names this section and, if the configuration sets them, the
-        settings for which there is no task (`_SECTIONS_WITHOUT_TASK`), such as the guard.
+        """What a run of the task is asked to install: the whole configuration or, with `names`,
+        parts of it. A task for one section names this section and, if the configuration sets them,
+        the settings for which there is no task (`_SECTIONS_WITHOUT_TASK`), such as the guard.
         """
         names: tuple[str, ...] = ()  # no names: the whole configuration
         if self.section is not None:
