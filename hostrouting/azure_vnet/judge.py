@@ -129,7 +129,7 @@ def judge(
         findings.append(_finding_active(facts.active_file))
     if pods is None:
         findings.append(_UNREADABLE_STATE)
-    # Without a bridge of azure-vnet, there are hardly rules of it, so ebtables may be missing.
+    # Only a node with a bridge of azure-vnet is expected to have its rules.
     if facts.rules is None and node.bridges:
         findings.append(_NO_EBTABLES)
     stale = [entry for entry in entries if entry.fate == "delete"]

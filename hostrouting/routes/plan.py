@@ -72,11 +72,8 @@ def plan_static_routes(
         if key in wanted:
             plans.append(_plan_route(wanted[key], present, uplink, may_move=may_move))
         elif key in replies:
-            plans.append(
-                _plan_route(
-                    replies[key], present, uplink, on_link=True
-                ).with_obstacles_as_warnings()
-            )
+            plan = _plan_route(replies[key], present, uplink, on_link=True)
+            plans.append(plan.with_obstacles_as_warnings())
         else:
             plans.append(RoutePlan(steps_for_key(None, present)))
     return RoutePlan.joined(plans)

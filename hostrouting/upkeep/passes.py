@@ -220,9 +220,9 @@ def _set_routes(
             outcome = _failed(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
-        # Callers then ignore the next reports, because these are of our own requests. Linux also
-        # reports requests that it refuses (ApplyError): without this, each report would start a
-        # pass that is refused again. After another error, at most one needless pass follows.
+        # With this flag, callers ignore the next reports, because these are of our own requests.
+        # Linux also reports requests that it refuses (ApplyError): without the flag, each report
+        # would start a pass that is refused again. After another error, only one more pass follows.
         return outcome._replace(has_requested_changes=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_requested_changes=bool(plan.changes))
 

@@ -52,8 +52,8 @@ class NetlinkBackend(RouteBackend):
         """
         with (
             self._attempt("read the host's routes") as netlink,
-            # The kernel sends a list in parts. If the list changes between two parts, it says so
-            # (`list_has_changed`), but not for a list of routes. So a second socket receives the
+            # A list comes in parts. If it changes between two parts, the kernel says so
+            # (`list_has_changed`), except for a list of routes. So a second socket receives the
             # reports of changes.
             closing(self._open_netlink(GROUPS_OF_CHANGES)) as reporter,
         ):

@@ -233,9 +233,9 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: i
 
 
 def _why_not_sent(route: Route) -> str:
-    """Return why the route cannot be sent in a message to Linux; empty if it can. Our messages lack
-    encapsulations, too, but these are no reason: a route with one can be deleted, because Linux
-    finds it by the fields that the message has.
+    """Return why the route cannot be sent in a message to Linux; empty if it can. An encapsulation
+    is no reason, although our messages lack it: Linux finds the route to delete by the fields that
+    the message has.
     """
     # Our messages lack these fields, so Linux would add or delete another route than this one.
     has_what_is_only_read = (
