@@ -132,7 +132,7 @@ class SystemdManager:
             self._run("reset-failed", unit)
         try:
             # `_run` accepts any exit code here, because `_failure` explains it better.
-            started = self._run("start", unit, fine=_EXIT_CODES, timeout=timeout)
+            started = self._run("start", unit, fine_codes=_EXIT_CODES, timeout=timeout)
         except BaseException:
             # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd goes on
             # with the start, so the unit is stopped. A start that was under way before this call is
@@ -162,7 +162,7 @@ class SystemdManager:
         )
 
     def stop(self, unit: str) -> None:
-        self._run("stop", unit_name(unit), fine=(0, _EXIT_NOT_LOADED))
+        self._run("stop", unit_name(unit), fine_codes=(0, _EXIT_NOT_LOADED))
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
@@ -234,11 +234,11 @@ class SystemdManager:
     def _run(
         self,
         *arguments: str,
-        fine: Collection[int] = (0,),
+        fine_codes: Collection[int] = (0,),
         timeout: float = _TIMEOUT,
     ) -> Ended:
         """Run systemctl with these arguments. HostError if it cannot be run, or if its exit code is
-        not one of `fine`.
+        not one of `fine_codes`.
         """
         environment = tool_environment()
         # With one of these variables, systemctl does nothing, and still succeeds.
@@ -254,7 +254,7 @@ class SystemdManager:
             what="systemd",
             # If systemctl is missing, the error says "install the package", and then this text.
             package="systemd, or write into an image (the command render)",
-            fine=fine,
+            fine_codes=fine_codes,
             timeout=timeout,
             environment=environment,
             run=self._run_program,

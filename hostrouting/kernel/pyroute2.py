@@ -115,7 +115,7 @@ class _Pipe(Netlink):
             else:
                 yield answer
 
-    def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
+    def send_changes(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
         """Send messages that change something; return the errors of those that the kernel refuses,
         by the sequence number that the caller gave to the message. pyroute2 sends it with another
         number.

@@ -140,6 +140,7 @@ class Uplink:
             protocol=OURS,
         )
         if route.has_gateway:
+            # A route has one source for all its next hops.
             return route._replace(prefsrc=self._source_by(next_hops[0]))
         if self._family == IPV4:  # as `ip route add` does
             return route._replace(scope=SCOPE_LINK)

@@ -37,17 +37,17 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
         return indexes[name]
 
     # By the place of the request in `requests`, which is also the sequence number of its message.
-    kernel_errors: dict[int, KernelError] = {}
+    errors_by_place: dict[int, KernelError] = {}
     messages: list[bytes] = []
     for place, (verb, route) in enumerate(requests):
         try:
             messages.append(encode(verb, route, index_of, place))
         except KernelError as error:
-            kernel_errors[place] = error
-    kernel_errors |= netlink.batch(messages)
+            errors_by_place[place] = error
+    errors_by_place |= netlink.send_changes(messages)
 
     refusals: list[BackendError | None] = [None] * len(requests)
-    for place, answer in kernel_errors.items():
+    for place, answer in errors_by_place.items():
         # Without the privilege, Linux refuses every request, so this is no outcome of a single one.
         if answer.number == errno.EPERM:
             raise answer

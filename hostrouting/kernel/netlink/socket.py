@@ -6,8 +6,8 @@ to decode a device with it takes 140 µs.
 
 The kernel processes a request while it is being sent, so afterwards the answers are in the receive
 buffer. Only so many requests are sent at once that their answers fit into a buffer of the default
-size. A batch asks for an acknowledgement of its last message only; the kernel answers the other
-messages only if it refuses them.
+size. Of several changes, only the last asks for an acknowledgement; the kernel answers the others
+only if it refuses them.
 
 A conversation is a request and its answers. There is one at a time, and after one that fails the
 socket is not used again. A process with CAP_NET_ADMIN can send messages to the groups that a socket
@@ -250,7 +250,7 @@ class Netlink:
                 _, answer_type, _, _, _ = HEADER.unpack_from(answer)
                 yield error_of(answer) if answer_type == _NLMSG_ERROR else answer
 
-    def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
+    def send_changes(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
         """Send messages that change something, each with a sequence number of its own; return the
         errors of those that the kernel refuses, by sequence number.
         """

@@ -208,13 +208,13 @@ class TestOnLinux:
     def test_an_entry_that_goes_just_before_it_is_deleted(
         self, node: Namespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        batch = Netlink.batch
+        send_changes = Netlink.send_changes
 
         def go(self: Netlink, messages: Sequence[bytes]) -> object:
             node.batch([f"neigh del {FIRST.ip} dev azure0"])
-            return batch(self, messages)
+            return send_changes(self, messages)
 
-        monkeypatch.setattr(Netlink, "batch", go)
+        monkeypatch.setattr(Netlink, "send_changes", go)
         assert KernelLinkLayer().delete_neighbour(FIRST) is True
 
     def test_who_is_alive_is_read_last(

@@ -204,14 +204,14 @@ def test_no_socket(number: int) -> None:
 def test_lost_answers(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change raises if the buffer overflows; then the backend shows what was done."""
     refused = [RouteRequest("delete", ASIDE)] * 100
-    batch = Netlink.batch
+    send_changes = Netlink.send_changes
 
     def with_a_small_buffer(netlink: Netlink, messages: Sequence[bytes]) -> dict[int, KernelError]:
         netlink._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-        return batch(netlink, messages)
+        return send_changes(netlink, messages)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Netlink, "batch", with_a_small_buffer)
+        patch.setattr(Netlink, "send_changes", with_a_small_buffer)
         with raises(BackendError, "unsettled", match="cannot change routes: answers were lost"):
             backend.change([RouteRequest("add", ROUTE), *refused])
     assert ROUTE in backend.snapshot().routes
