@@ -11,7 +11,7 @@ How a value is read follows from the type of its field:
   `ValueError(rule, remedy)`, as `must` makes them;
 - a type that was registered has the reader that it was registered with.
 
-Null counts as absent. A class may have a method `faults_between`, which finds what
+Null counts as absent. A class may have a method `faults_between_fields`, which finds what
 is wrong with several of its values together, once each is right.
 """
 
@@ -247,9 +247,9 @@ def _read_object(cls: Any, document: Any) -> Any:
         raise _FaultyError(faults)
     # Not `cls(…)`, because the constructor of a section calls this function.
     result = tuple.__new__(cls, values.values())
-    if hasattr(result, "faults_between"):
+    if hasattr(result, "faults_between_fields"):
         # What is wrong with several values together: it can be asked once each of them is right.
-        faults += result.faults_between()
+        faults += result.faults_between_fields()
     if faults:
         raise _FaultyError(faults)
     return result

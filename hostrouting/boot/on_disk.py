@@ -25,8 +25,8 @@ _UNIT_OF_LINK = {HostLayout.enabled_path(unit): HostLayout.unit_path(unit) for u
 def owned_paths(files: Files) -> tuple[str, ...]:
     """The paths of all files of ours on this host, in the order in which a removal deletes them.
 
-    1. the temporary files that a killed writer has left (`leftover`), whoever owns them: the next
-       writer would remove what is at these paths,
+    1. the temporary files that a killed writer has left (`leftover`). Their owner does not matter,
+       because the next writer would remove them, too,
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
     4. the file by which an administrator opens the gate, because it would also open a gate that is
@@ -40,7 +40,7 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     paths += _ours_among(files, written_later)
     last = _ours_among(files, _WRITTEN_FIRST)
     if paths or last:
-        paths += existing_paths(files, HostLayout.of_this_boot)
+        paths += existing_paths(files, HostLayout.of_this_boot)  # 4., both under /run
     return (*paths, *last)
 
 
@@ -54,9 +54,9 @@ def proof_of_installation(files: Files) -> list[str]:
 
 
 def _written_later(files: Files) -> list[str]:
-    """The paths that a run writes only after config.json: the drop-in of each unit that has any
-    drop-in here, our units and their links, and the settings of networkd. If a file of ours is at
-    one of these paths, config.json was there before.
+    """The paths that a run writes only after config.json: our units, their links, the settings of
+    networkd, and our drop-in for each unit that has drop-ins here, whoever wrote those. If a file
+    of ours is at one of these paths, config.json was there before.
     """
     paths = [HostLayout.drop_in_path(unit) for unit in units_with_drop_ins(files)]
     for link_path, unit_path in _UNIT_OF_LINK.items():
@@ -71,8 +71,8 @@ def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
 
 def _is_our_file_or_link(files: Files, path: str) -> bool:
     """Whether hostrouting wrote what is at this path. `is_ours` decides that, except for the links
-    that start our units at boot. Such a link is ours if it leads to the file of the unit, and if
-    that file is missing or ours.
+    that start our units at boot. Such a link is ours if it leads to the path of our unit, unless
+    somebody else's file is at that path now.
     """
     unit_path = _UNIT_OF_LINK.get(path)
     if unit_path is None:

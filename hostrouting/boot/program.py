@@ -75,7 +75,7 @@ def _has_our_sources(program: bytes) -> bool:
     """
     wanted = _our_sources()
     # For a damaged archive, zipfile raises errors of many types, as BadZipFile or struct.error.
-    # Then `wanted` lacks a file, and so its program is another one.
+    # Then `wanted` lacks what was not read, so the comparison at the end finds a difference.
     with suppress(Exception), zipfile.ZipFile(io.BytesIO(program)) as archive:
         for name in archive.namelist():
             if name.startswith("attr") or name.endswith(".pyc"):
@@ -85,7 +85,8 @@ def _has_our_sources(program: bytes) -> bool:
 
 def pack(files: Mapping[str, bytes]) -> bytes:
     """Make the bytes of the program: the line that starts Python, the digest of the library's
-    sources, and an archive, which has these `files` (by their names in it).
+    sources, by which an operator compares programs, and an archive of these `files`, which are
+    given by their names in it.
 
     Equal files give equal bytes, because they are sorted, and each gets the default date of
     zipfile. Nothing is compressed, so that Python loads the program fast.

@@ -30,7 +30,7 @@ def find_faults(
     open: then the gate refuses every start as soon as it is closed.
     """
     reasons_to_refuse = [*faults]
-    if units:
+    if units:  # without a gated unit, there is no gate
         with suppress(HostError):  # this user may not read our folders
             untrusted = [*find_untrusted(host.files)]
             reasons_to_refuse += untrusted

@@ -32,11 +32,12 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
         for place in way:
             entry = files.look(place)
             if entry and entry.is_open_to_others:
-                # There is no command for what a user other than root (0) owns: it may be a link to
-                # anywhere, or a home.
+                # No command is proposed for what a user other than root (0) owns: it may be a link
+                # to anywhere, or a home.
                 command = "" if entry.owner else command_of("chmod go-w", place)
                 if command and entry.kind == "file":
-                    # Put a copy in its place, because somebody may have the file open.
+                    # Somebody may have the file open: `sed -i` puts a copy in its place. Here,
+                    # `command_of` only quotes the path.
                     command += f" && sed -i '' {command_of(place)}"
                 # The program is an archive, in which nobody can see what others have written. So it
                 # is written anew, by the command `hostrouting`, which is another copy of it.

@@ -17,7 +17,7 @@ from hostrouting.boot.units import GATE_MARK
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, Severity, worst_first
-from hostrouting.gate.unit_names import instance_pattern, plain_instance
+from hostrouting.gate.unit_names import instance_pattern, unused_instance
 from hostrouting.gate.unit_states import UnitState
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.host.ours import is_ours
@@ -47,7 +47,7 @@ user may write can have a link in it, and systemd mounts where the link leads. T
 only hides files: a gate that lacks config.json or the program refuses the unit, and one that does
 not see /run goes on without the lock.
 """
-_REFUSAL = "255"  # the exit status of a gate that refuses a start (`boot.units` says why)
+_STATUS_OF_REFUSAL = "255"  # the exit status of a gate that refuses a start (`boot.units` says why)
 _BLANKS = " \t\r\v\f"  # what `[[:space:]]` means for the shell of the gate, in the C locale
 _FOLDERS = ("/usr/lib/systemd/system", "/run/systemd/system", HostLayout.unit_directory)
 """The folders of drop-ins. Of several with one name, systemd reads the one in the last folder."""
@@ -56,10 +56,13 @@ RELOAD = Remedy(command="systemctl daemon-reload")
 
 
 def judge_gates(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
-    """Find out for which of these gated units the gate is open, so that systemd starts the unit
-    unchecked, and why, the worst first. Each finding named gate-open is such a reason. The others
-    are about what would open a gate once systemd reads it ("requirement"), a unit that systemd does
-    not know, and the file by which an administrator opens all gates, if that file is ignored.
+    """What is wrong with the gates of these gated units, the worst first. The name of a finding
+    tells what it says.
+
+    - gate-open: why systemd starts a unit unchecked,
+    - requirement: which file will open a gate as soon as systemd reads it,
+    - unit: that systemd does not know this unit,
+    - file: that the file by which an administrator opens all gates is ignored.
     """
     findings: list[Finding] = []
     if units:
@@ -81,9 +84,8 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     for finding in judge_gates(host, gated_units(config)):
         if finding.name == "requirement":  # a file that systemd has not read yet
             yield finding
-        # What opens all gates at once is only a warning. An apply writes our drop-ins again, and
-        # reloads systemd. If that is all that a gate needs, its finding has no remedy, or a reload,
-        # and is left out.
+        # What opens all gates at once is only a warning. Findings that an apply settles are left
+        # out, too: they have no remedy, if only our drop-in is missing, or the remedy RELOAD.
         elif finding.severity == "error" and finding.remedy not in {None, RELOAD}:
             yield finding._replace(severity=severity)
 
@@ -138,7 +140,7 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
     folder = files.look(HostLayout.run_directory)
     if not folder or folder.kind != "directory" or folder.is_open_to_others:
         return ""
-    # The mode has no bits but that for root to read it, and perhaps these three.
+    # Root has to be able to read it (0o400), and may write it; others may read it (0o244).
     if (entry.kind, entry.owner, entry.mode & ~0o244) != ("file", 0, 0o400):
         return ""
     try:
@@ -157,12 +159,13 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
     if manager is None:
         return  # `_find_what_opens_all` says so
     drop_in = HostLayout.drop_in_path(unit)
-    names = dict.fromkeys((plain_instance(unit), instance_pattern(unit)))
+    # For any unit but a template, both names are that of the unit, and it is asked about once.
+    names = dict.fromkeys((unused_instance(unit), instance_pattern(unit)))
     for properties in manager.show(_PROPERTIES, *names):
         name = properties["Id"]
         # systemd does not show a template. So it was asked for an instance that nobody uses, and
         # what it shows of this instance is true of the template (`unit`).
-        if name == plain_instance(unit):
+        if name == unused_instance(unit):
             name = unit
         finding = _why_open(name, properties, drop_in, host.files)
         if finding is not None:
@@ -171,12 +174,13 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
                 return  # its instances are open for the same reason
 
 
-def _find_reset(files: Files, unit: str) -> str:
-    """The path of a drop-in on disk that takes the gate of this unit away, because it empties
-    ExecCondition= after our drop-in has set it. Empty if there is none.
+def _find_resetting_drop_in(files: Files, unit: str) -> str:
+    """The path of a drop-in on disk that takes the gate of this unit away: after our drop-in has
+    added it to the commands of ExecCondition=, the line `ExecCondition=` deletes them all. Empty if
+    there is none.
     """
     path_of_name: dict[str, str] = {}
-    for folder in _FOLDERS:
+    for folder in _FOLDERS:  # of several drop-ins with one name, the one in the last folder counts
         for name in files.names(f"{folder}/{unit}.d"):
             path_of_name[name] = f"{folder}/{unit}.d/{name}"
     for name, path in path_of_name.items():
@@ -184,7 +188,7 @@ def _find_reset(files: Files, unit: str) -> str:
             name > DROP_IN  # systemd reads it after ours
             and name.endswith(".conf")
             # It ignores the blanks around a key and its value.
-            and "ExecCondition=" in f"{files.read(path)}".replace(" ", "").split("\n")
+            and "ExecCondition=" in (files.read(path) or "").replace(" ", "").split("\n")
         ):
             return path
     return ""
@@ -193,47 +197,51 @@ def _find_reset(files: Files, unit: str) -> str:
 def _why_open(
     name: str, properties: Mapping[str, str], drop_in: str, files: Files
 ) -> Finding | None:
-    """Return why the gate of this unit is open, so that systemd starts the unit unchecked; None if
-    it is not open. The finding has no remedy if an apply is the remedy. If our drop-in is missing
-    and systemd does not know the unit, the finding says this instead, because the name may be
-    wrong. If the gate will be open once systemd reads its files, the finding has another name
-    ("requirement"): an apply, which has systemd read them, must not begin.
+    """Return what is wrong with the gate of this unit, or None. `properties` are what systemd has
+    loaded; `drop_in` is the path of our drop-in. The name of the finding tells what it says.
 
-    `properties` are what systemd has loaded; `drop_in` is the path of our drop-in.
+    - gate-open: why systemd starts the unit unchecked. No remedy is given if it is an apply.
+    - requirement: why it will do so once it reads its files. An apply, which has it read them, must
+      not begin.
+    - unit: that systemd does not know the unit, whose name may be wrong. Our drop-in is missing.
     """
-    see = Remedy(
+    take_line_out = Remedy(
         "take that line out, and reload systemd; to see it",
         command_of("systemctl cat", name),
         needs_root=False,
     )
-    if _REFUSAL in properties["SuccessExitStatus"].split():
-        return _open(
-            name, f"it has SuccessExitStatus={_REFUSAL}, so a refusal counts as a success", see
+    if _STATUS_OF_REFUSAL in properties["SuccessExitStatus"].split():
+        return _open_because(
+            name,
+            f"it has SuccessExitStatus={_STATUS_OF_REFUSAL}, so a refusal counts as a success",
+            take_line_out,
         )
     is_loaded = GATE_MARK in properties["ExecCondition"]
     is_outdated = properties["NeedDaemonReload"] == "yes"
-    # It does not matter which file runs the gate, perhaps a drop-in of the unit's template.
+    # systemd runs the gate. Which file tells it to does not matter: perhaps one of the template.
     if is_loaded and not is_outdated:
         return None
     # In every release, the command of the gate in our drop-in ends with these words.
     if not (is_ours(files, drop_in) and f"{GATE_MARK} %n\n" in (files.read(drop_in) or "")):
         if properties["LoadState"] == "not-found":
             return Finding("unit", "warning", UnitState(name, "unknown").sentence, name)
-        return _open(name, f"{drop_in} is missing, masked or overwritten")
-    # Before a masked unit, for example, can start, systemd has to load it again, and then also
-    # loads our drop-in.
+        return _open_because(name, f"{drop_in} is missing, masked or overwritten")
+    # Such a unit, for example a masked one, can only start after systemd has loaded it again, and
+    # our drop-in with it.
     if properties["LoadState"] in _NEVER_STARTS:
         return None
-    reset = _find_reset(files, name)
-    if is_outdated and not reset:
-        return None if is_loaded else _open(name, "systemd still uses the old files", RELOAD)
-    cause = f"{reset or 'another drop-in'} takes the ExecCondition= of the gate away"
+    resetting = _find_resetting_drop_in(files, name)
+    if is_outdated and not resetting:  # the files are right: systemd need only read them
+        if is_loaded:
+            return None
+        return _open_because(name, "systemd still uses the old files", RELOAD)
+    cause = f"{resetting or 'another drop-in'} takes the ExecCondition= of the gate away"
     if not is_loaded:
-        return _open(name, cause, see)
+        return _open_because(name, cause, take_line_out)
     sentence = f"once systemd is reloaded, {name} starts unchecked: {cause}"
     return Finding("requirement", "error", sentence, name, Remedy("take that line out first"))
 
 
-def _open(name: str, reason: str, remedy: Remedy | None = None) -> Finding:
+def _open_because(name: str, reason: str, remedy: Remedy | None = None) -> Finding:
     sentence = f"{name} starts unchecked: {reason}"
     return Finding("gate-open", "error", sentence, name, remedy)

@@ -13,10 +13,10 @@ def template_of(unit: str) -> str:
     return _with_instance(unit, "")
 
 
-def plain_instance(unit: str) -> str:
-    """The name by which to ask systemd about this unit. For a template, of which systemd shows
-    nothing, it is an instance that nobody uses: this has no settings of its own, so systemd shows
-    those of the template.
+def unused_instance(unit: str) -> str:
+    """For a template, an instance that nobody uses; any other unit unchanged. systemd shows nothing
+    of a template, but of such an instance it shows the settings of the template, because there are
+    no others.
     """
     return _with_instance(unit, "hostrouting-probe") if is_template(unit) else unit
 

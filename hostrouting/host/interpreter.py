@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hostrouting.host.base import Files
 
 _FOLDER = "/usr/bin"
-USUAL = f"{_FOLDER}/python3"
+USUAL_PATH = f"{_FOLDER}/python3"
 _NAME = re.compile(r"python3\.([0-9]+)")
 _TIMEOUT = 60.0  # seconds, in which a slow disk has read everything
 _NEEDED = "Python {}.{} or newer".format(*OLDEST_PYTHON)
@@ -85,7 +85,7 @@ class NodeInterpreter:
         and `compile` shows later whether it is too old.
         """
         minors = sorted(_minors(self._files.names(_FOLDER)), reverse=True)
-        for path in (USUAL, *(f"{_FOLDER}/python3.{minor}" for minor in minors)):
+        for path in (USUAL_PATH, *(f"{_FOLDER}/python3.{minor}" for minor in minors)):
             if self._is_usable(path):
                 return path
         return ""

@@ -27,8 +27,8 @@ from hostrouting.gate.unit_gates import (
 from hostrouting.gate.unit_names import (
     instance_pattern,
     is_template,
-    plain_instance,
     template_of,
+    unused_instance,
 )
 from hostrouting.gate.unit_states import UnitState
 from hostrouting.host.interpreter import INSTALL_PYTHON, missing_interpreter
@@ -70,7 +70,7 @@ def find_requirements(
     manager = host.running_manager
     if manager is not None:
         # systemd shows no template: an instance that nobody uses has the template's settings.
-        shown = manager.show(_PROPERTIES, *map(plain_instance, gated))
+        shown = manager.show(_PROPERTIES, *map(unused_instance, gated))
         for unit, properties in zip(gated, shown, strict=True):
             yield from _why_it_cannot_be_gated(unit, properties)
             # The drop-in takes away variables of the unit that the loader obeys (`UNSET`), such as

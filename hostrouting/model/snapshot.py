@@ -51,7 +51,7 @@ class Address(NamedTuple):
     scope: int = 0
     peer: IP | None = None
 
-    def faults_between(self) -> Iterator[Fault]:
+    def faults_between_fields(self) -> Iterator[Fault]:
         """Yield a fault if two values that are right alone do not fit together: a prefix length
         that exceeds the number of bits of the address.
         """

@@ -66,9 +66,9 @@ def describe_failure(error: BaseException) -> list[str]:
     """Return lines that say why a process of the node ended before its work was done, and what is
     true now, such as routes that were rolled back, if the error has notes about that.
     """
-    if isinstance(error, Stopped):
+    if isinstance(error, Stopped):  # its text is the name of the signal
         lines = [f"{error} ended this; {_ABOUT_SIGNALS}"]
-    elif isinstance(error, TimeIsUp):
+    elif isinstance(error, TimeIsUp):  # its text is the limit in seconds
         lines = [
             (
                 f"this took longer than {error} s, and was ended (if another process holds the "

@@ -19,7 +19,7 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.finding import Finding, Remedy, with_severity, worst_first
 from hostrouting.gate.health import find_faults
-from hostrouting.gate.unit_names import plain_instance
+from hostrouting.gate.unit_names import unused_instance
 from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import check_host
@@ -93,8 +93,8 @@ class HostStatus:
 
     @property
     def state(self) -> HostState:
-        """The state of the host. If all that is wrong may end without an operator, it is
-        "undecided" or "waiting", whichever the worst finding is about.
+        """The state of the host. If all that is wrong may end without an operator, the state is
+        "undecided" if the worst finding is a doubt of the check, and else "waiting".
         """
         if self.config == HostRoutingConfig():
             return "nothing"
@@ -178,19 +178,20 @@ def _with_routing(
     check = answers.ask(lambda: check_host(config, host)) if config.route_overlap.cidrs else None
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     check_findings = [] if check is None else [*_findings_of_check(check, plan)]
-    # Of several default routes, only an operator knows which one is meant; and if apply would move
-    # routes of ours that work to another device, which of the two is right. Until config.json names
-    # the device, this is an error, and no command is proposed.
-    choices = [
+    # Only an operator knows which of several default routes is meant, and which device is right if
+    # apply would move a working route of ours to another one. Until config.json names the device,
+    # these findings are errors, and no command is proposed.
+    choices_of_operator = [
         finding
         for finding in check_findings
         if finding.name == "default-routes" and finding.severity != "note"
     ]
-    if plan and plan.routes.changes and not choices:
-        choices = answers.ask(lambda: _find_moves(config, host, plan)) or []
-    findings += with_severity("error", choices)
-    # An address that escapes comes before the findings below, which may explain it. The choices may
-    # be here again, as warnings: the end of this function leaves repetitions out.
+    if plan and plan.routes.changes and not choices_of_operator:
+        choices_of_operator = answers.ask(lambda: _find_moves(config, host, plan)) or []
+    findings += with_severity("error", choices_of_operator)
+    # Findings of one severity stay in this order: an address that escapes comes before those below,
+    # which may explain it. What an operator has to choose may be here again, as a warning: the end
+    # of this function leaves repetitions out.
     findings += check_findings
     # A fight: another program takes away, again and again, what our guard puts back. The guard says
     # so in a file. The file stays if the guard is killed, so it counts only while the guard runs.
@@ -202,7 +203,7 @@ def _with_routing(
     if plan is not None:
         findings += _findings_of(plan, host.files)
     findings += answers.findings
-    command = "" if choices or is_config_suspect else _what_to_type(plan, check)
+    command = "" if choices_of_operator or is_config_suspect else _what_to_type(plan, check)
     if plan and command:
         unwritable = _find_unwritable(host.files, plan, command)
         if unwritable:
@@ -218,25 +219,26 @@ def _with_routing(
 
 
 def _find_moves(config: HostRoutingConfig, host: Host, plan: Plan) -> list[Finding]:
-    """A warning for each way on which routes of ours that work stay until an apply, which would
-    move them: neither the gate nor the guard does.
+    """The warnings about working routes of ours that apply would move to another device. The gate
+    and the guard may not move them: their plan has a warning that such a route stays, which `plan`,
+    that of apply, does not have.
     """
     without_moves = plan_static_routes(config, host.take_snapshot(), may_move=False)
     return [each for each in without_moves.warnings if each not in plan.routes.warnings]
 
 
 def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]:
-    """Yield the findings of the check that are not notes. While all is right, a second default
-    route is harmless, so the finding about it is yielded as a note. All is right if no address
-    escapes or is in doubt, and apply would change no route, so that it moves none to another NIC.
+    """Yield what the check has found, without its notes. Several default routes are harmless while
+    all is right, so the finding about them becomes a note then. All is right if no address escapes
+    or is in doubt, and apply would change no route, so that it moves none to another NIC.
     """
     is_right = check.report.verdict == "ok" and not (plan and plan.routes.changes)
     for finding in check.findings:
         if finding.name == "default-routes" and is_right:
             yield finding._replace(severity="note")
         elif finding.severity != "note":
-            # A doubt may end by itself, as what can be retried may. A host with nothing worse than
-            # what may end is "undecided", not "differs".
+            # A doubt, too, may end by itself. If all that is wrong may, the host is "undecided" or
+            # "waiting", and not "differs".
             may_end = finding.can_retry or finding in check.doubts
             yield finding._replace(can_retry=may_end)
 
@@ -260,9 +262,9 @@ def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
     """
     if plan is None or plan.routes.waiting:  # apply fails while a route waits
         return ""
-    report = plan.report
-    # If our routes conflict with another program's, apply fails, and a plan has no report. Then see
-    # whether a repair of the host as it is now makes it right.
+    report = plan.report  # the check of the host as apply would leave it
+    # If our routes conflict with another program's, apply fails, and there is no such report. Then
+    # see whether a repair of the host as it is now makes it right.
     if report is None and check is not None:
         report = check.report
     if report is not None and report.routes:  # the routes that a repair would add
@@ -346,9 +348,10 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
     if manager is None:
         return []
     units = unit_states(manager, names, gated)
-    if not units:  # one template without a loaded instance, or one pattern that nothing matches
-        # systemd shows nothing of a template, but all that it knows of an instance.
-        shown = unit_states(manager, [plain_instance(names[0])], gated)
+    # The operator has asked about one template that has no loaded instance, or one pattern that
+    # nothing matches. systemd shows nothing of a template, but all that it knows of an instance.
+    if not units:
+        shown = unit_states(manager, [unused_instance(names[0])], gated)
         return [UnitState(names[0], shown[0].state if shown else "unknown")]
     order = get_args(StateOfUnit)  # the worst first
     return sorted(units, key=lambda unit: order.index(unit.state))

@@ -90,7 +90,7 @@ def test_which_starts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     scripts, wanted = TRIED[name]
     paths = [script(tmp_path, line, name=each) for each, line in scripts.items()]
     monkeypatch.setattr(interpreter, "_FOLDER", str(tmp_path))
-    monkeypatch.setattr(interpreter, "USUAL", paths[0])
+    monkeypatch.setattr(interpreter, "USUAL_PATH", paths[0])
     files = FakeFiles(texts=dict.fromkeys(paths, ""))
     found = NodeInterpreter(files, is_image=False).find()
     assert found == (str(tmp_path / wanted) if wanted else "")
