@@ -23,7 +23,7 @@ from hostrouting.text import first_few
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet"]
 
-_RETRIED = {
+_KINDS_TO_RETRY = {
     "failed",
     "incomplete",
     "timeout",
@@ -60,7 +60,7 @@ class HostRoutingError(Exception):
         errors = [finding for finding in self.findings if finding.severity == "error"]
         # Whether the same call may succeed later: by the kind of the error or, if findings are
         # errors, only if each of these may go away by itself.
-        self.can_retry = kind in _RETRIED
+        self.can_retry = kind in _KINDS_TO_RETRY
         if errors:
             self.can_retry = all(error.can_retry for error in errors)
 

@@ -51,8 +51,8 @@ class HostCheck(NamedTuple):
 
     @property
     def doubts(self) -> list[Finding]:
-        """The findings that make a verdict undecided, or would if no address escaped. Only their
-        names are taken from the report: there, they may have other remedies than here.
+        """The findings that make a verdict undecided, or would if no address escaped. The report
+        gives their names, and the findings here have the remedies for this host.
         """
         return self.named(*(doubt.name for doubt in self.report.doubts))
 
@@ -85,8 +85,9 @@ def _findings_for_operator(
                 command=line_to_allow(repair_options, finding.facts["mayAllow"])
             )
         # Only the operator knows which device is right, so there is a command for each. The loop
-        # makes the last command of the page first, and puts each new one in front of it. The first
-        # of the `candidates`, which is the card that Linux prefers, comes last on the page.
+        # puts each command in front of the earlier ones, so the page has the reverse order: the
+        # first of the `candidates`, the card that Linux prefers, comes last. `expected` is reversed
+        # before, so it has its own order on the page.
         if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
             expected = report.families[0].expected_devs[::-1]
             for dev in finding.facts.get("candidates", expected):

@@ -81,7 +81,7 @@ an error that says what was missing.
 """
 
 
-def install(  # noqa: C901  the steps of the page above, which are read in one piece
+def install(  # noqa: C901  the steps of the module's docstring, which are read in one piece
     host: Host,
     request: Request,
     all_parts: Sequence[PassPart],
@@ -160,7 +160,7 @@ def install(  # noqa: C901  the steps of the page above, which are read in one p
         raise_together(errors)
     last = results[-1]  # the check is the last part, and its result has the report
     report = last.report if isinstance(last, CheckResult) else None
-    result = done + CheckResult(report=report)
+    result = done + CheckResult(report=report)  # a CheckResult with all effects
     return phases.Skip(_ALL_RIGHT) if result == CheckResult() else result
 
 
@@ -337,6 +337,7 @@ def _make_part(
             raise error
     report = outcome.report
     warnings = outcome.findings if report is None else ()  # else the report has them
+    # The files are (), because a pass changes none.
     result = CheckResult(tuple(done.changes), (), tuple(done.operations), warnings, report=report)
     return phases.Skip(_ALL_RIGHT) if result == CheckResult() else result
 

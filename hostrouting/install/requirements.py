@@ -129,9 +129,9 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
     """
     # An order through other units is not judged.
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
-    # With such a setting, the gate, which root runs, could get files of the unit's user. A unit of
-    # root runs those files as root in any case, so it is refused only if it has another root folder
-    # or image, where the files of the gate are not the host's. DynamicUser= sets User=, too.
+    # By settings such as BindPaths=, root would run the gate with files of the unit's user. A unit
+    # of root runs those files as root in any case, so it is refused only if it has another root
+    # folder or image, whose files are not the host's. DynamicUser= sets User=, too.
     is_root = properties["User"] in {"", "0", "root"}
     refused = OTHER_ROOT_SETTINGS if is_root else OTHER_FILES_SETTINGS
     other_files = [name for name in refused if properties[name]]

@@ -50,7 +50,7 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     writer = _Writer(host, plan)
     with recorded_in_errors(files=writer.changed, operations=writer.operations):
         if plan.files:
-            # These files tell other programs the verdict for the former configuration.
+            # Other programs would read in these files the verdict for the former configuration.
             remove_markers(host.files)
         writer.stop_units()
         writer.change_files()

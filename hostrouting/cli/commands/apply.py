@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     outcome = run_task(task, host)
     headline: list[str] = []
     if arguments.confirm is not None and outcome.effects.changed:
+        # The question shows what was changed, below the line "DONE: for now".
         is_kept = outcome.report.ok and is_confirmed(arguments.confirm, outcome.lines("for now"))
         if not is_kept:
             undo = phases.undo(task)

@@ -65,14 +65,14 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
         "config": proposed,
         "findings": [finding.to_mapping() for finding in findings],
     }
-    code = _code(check_with_config, check_now)
+    code = _exit_code(check_with_config, check_now)
     # Without a route to add, although something is wrong or in doubt, no configuration is printed.
     is_of_use = check_with_config.report.routes or code == FINE
     lines = [json.dumps(proposed, indent=2)]
     return Page(code, document, lines if is_of_use else ())
 
 
-def _code(check_with_config: HostCheck, check_now: HostCheck) -> int:
+def _exit_code(check_with_config: HostCheck, check_now: HostCheck) -> int:
     """The exit code of the command: FINE if nothing is wrong once the repair is applied.
     `check_now` is the check of the host as it is, and `check_with_config` that of the host as it
     will be once the configuration is applied, without the routes of the repair (`report.routes`).
@@ -86,5 +86,6 @@ def _code(check_with_config: HostCheck, check_now: HostCheck) -> int:
     # the host as it is now can the kernel be asked whether it differs from its tables.
     if not report.escapes and (check_with_config.doubts or check_now.named("kernel-differs")):
         return CANNOT_DECIDE
-    # "unsafe": no route can repair a range.
+    # "unsafe": no route can repair a range. A family may lack a default route while another family
+    # has the escapes.
     return PROBLEM if check_with_config.named("unsafe") or report.missing_defaults else FINE
