@@ -82,7 +82,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     card_below_tunnel = _card_below_tunnel(below_tunnel, devs, devices)
     hidden_card = None
     # The tunnel hides the default route of this card only by a default route of its own. A tunnel
-    # that the configuration names may have none.
+    # that the configuration names may have none; then it is not among `devs_that_count`.
     if has_tunnel(devs & devs_that_count, links):
         hidden_card = card_below_tunnel
     expected = devs | doubtful

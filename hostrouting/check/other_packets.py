@@ -95,8 +95,8 @@ def of_a_connection(judge: Judge, packets: OtherPackets) -> Opinion | None:
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
     can_have_each = _can_have_each_source(judge, packets)
-    # Usual packets need not meet a further condition, such as a mark. Without such a source,
-    # connections do not send these packets.
+    # Usual packets need not meet a further condition, such as a mark. If the packets can have no
+    # source that connections have, connections do not send them.
     if len(conditions_of(packets.end.rule)) > 1 or not any(can_have_each):
         return None
     # If the first lookup leads to a CNI's device, and the second one to the uplink, nobody knows

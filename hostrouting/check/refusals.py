@@ -54,7 +54,7 @@ class Refusals(NamedTuple):
                 if not self._fits(cni, row, route):
                     continue
                 has_cni = self.devices.has_cni(cni)
-                # No more to ask for the other two: `has_cni` proves "device", and `_fits` "first".
+                # Only "inside" is still open: `_fits` asks for "first", and `has_cni` is "device".
                 is_inside = any(self.devices.cni_of(dev) is cni for dev in inside)
                 if has_cni and (row.proof != "inside" or is_inside):
                     return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")

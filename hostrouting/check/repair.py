@@ -175,8 +175,8 @@ def _routes_to(
     judge: Judge, prefixes: Sequence[tuple[Prefix, int]]
 ) -> tuple[str | None, list[Route], Why | None]:
     """Make the routes to these prefixes, with these metrics. Return the device that the
-    configuration has to name for them (None if it need not name one), the routes, and why
-    some routes cannot be made (None if all can).
+    configuration has to name for them (None if it need not name one), the routes, and why some
+    routes cannot be made (None if all can).
 
     First routes without a named device are tried, because such a configuration fits many hosts;
     then each expected device, until there is a route.

@@ -444,15 +444,15 @@ class Fib:
                     captor = applied
                 else:
                     # With `not`, the rule selects packets that do not meet its conditions.
-                    met = () if applied.invert else applied.conditions
-                    others.append(OtherEnd(applied.rule, decision, met))
+                    met_conditions = () if applied.invert else applied.conditions
+                    others.append(OtherEnd(applied.rule, decision, met_conditions))
         rest = NO_ROUTE if rest is None else rest
         if plain is None or captor is None:  # no rule with conditions captured it
             return rest, tuple(others)
         # The rest are packets that the captor does not select: with `not`, those that meet its
         # conditions.
-        met = captor.conditions if captor.invert else ()
-        return plain, (*others, OtherEnd(captor.rule, rest, met))
+        met_conditions = captor.conditions if captor.invert else ()
+        return plain, (*others, OtherEnd(captor.rule, rest, met_conditions))
 
     def possible_devs(self, decision: Decision) -> tuple[str, ...]:
         """The devices by which packets with this decision may leave. For a default route, these
