@@ -267,7 +267,7 @@ class Context:
         Exception of the block, because the callback may have caused that Exception.
         """
         block_has_ended = False
-        block_raised_cancelled = False  # perhaps for a reason that this context does not know
+        block_raised_cancelled = False  # perhaps by another context, such as that of a `within`
         watcher_has_ended = False
         was_cancelled = False  # set by the watcher: a cancellation after the block does not count
 

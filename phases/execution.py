@@ -75,8 +75,8 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
     """
     reason = "left out by skip" if step.name in ctx.skip else ""
     # In the undo after a failed run, `ctx.ran` has the paths of the tasks to undo. A group is also
-    # called if a task inside it is among them. A task that an undo runs (`do`) is
-    # not limited to them.
+    # called if a task inside it is among them. A task that an undo executes has the action do
+    # here: it is part of the work of that undo, and not limited to these paths.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):

@@ -97,8 +97,8 @@ class LiveTree:
         """Show the tree when a run starts, draw it again at each start and end of a step, and
         remove it when the run has ended.
         """
-        # The first step of a run has a path of one name. If another run is shown just now, that run
-        # has the lock of the terminal (2 is stderr), and this one is not shown.
+        # The first step of a run has a path of one name. The run is shown if stderr (2) is a
+        # terminal, and no other run has its lock, which a run keeps while it is shown.
         is_start = step.status is Status.RUNNING
         if is_start and len(step.path) == 1 and os.isatty(2) and _TERMINAL.acquire(blocking=False):
             self._root = step

@@ -116,7 +116,7 @@ async def run_async(
                     run.ctx.cancel(str(error) or "the coroutine was cancelled")
         except BaseException:  # such as GeneratorExit: nobody awaits this coroutine any more
             run.ctx.cancel("the event loop was closed")
-            run.ctx.blocked_loops.add(loop)  # by the `run.wait` below
+            run.ctx.blocked_loops.add(loop)  # `run.wait` below blocks it
             raise
         finally:
             run.wait()
@@ -228,9 +228,9 @@ class _Run:
         # For how many of these signals `_stop` was called already.
         self._stopped_for = 0
         self._task, self._action = task, action
-        # Not by `clock.start`: a FakeClock jumps only when every thread that it counts waits by it.
-        # It counts the main thread, which waits for this one in another way. This thread is not
-        # counted, so that its waits stand for those of the main thread.
+        # Not by `clock.start`, so that a FakeClock does not count this thread. It counts the main
+        # thread, which waits for this one, but not by the clock: if it counted both, it would never
+        # jump. So a wait of this thread counts as if the main thread waited by the clock.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
@@ -257,7 +257,8 @@ class _Run:
         asyncio_module = sys.modules.get("asyncio")
         if asyncio_module:  # else no event loop runs
             # This thread is about to wait, so an event loop that runs in it stands still. A task
-            # must not wait for a coroutine in it (`await_in_task`).
+            # must not wait for a coroutine in it (`await_in_task`). None, if no loop runs in this
+            # thread, does no harm.
             self.ctx.blocked_loops.add(asyncio_module._get_running_loop())
         with _noting_signals(self):
             self.thread.start()

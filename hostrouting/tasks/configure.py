@@ -43,8 +43,8 @@ class Configure(InstallTask):
 
     @property
     def subtasks(self) -> tuple[InstallTask, ...]:
-        """The tasks for one section each. With `skip`, a pipeline leaves out parts of this task by
-        their names. They are not run: `Configure` itself does their work, in steps of these names.
+        """The tasks for one section each, so that the `skip` of a run can name parts of this task.
+        They are not run: `Configure` itself does their work, in steps of these names.
         """
         return tuple(kind(self.config, host=self.host, wait=self.wait) for kind in TASKS)
 

@@ -157,6 +157,7 @@ class InstallTask:
             # All settings without a task are restored, even those that the run was not asked to
             # set: it may have turned the guard off, because nothing was left to guard.
             names = (self.section, *_SECTIONS_WITHOUT_TASK)
+        # From `undone`, `read_wanted` knows whether another run has changed the same part since.
         request = Request(former, names, allow_removal=True, undone=request_to_undo)
         # By a copy of the task that does not wait, because what the former routes need may never
         # come. The copy has a `former_by_run` of its own, so the undo is not kept as a run.

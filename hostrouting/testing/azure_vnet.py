@@ -63,8 +63,8 @@ class FakeLinkLayer(Faulty[BackendError]):
     """The link layer as tables, which a test can change as another process would."""
 
     def __init__(self, view: LinkLayerView | None = None) -> None:
-        # The tables begin as in `view`, whose class says what each has, or empty. They are copies,
-        # so that a test can change them.
+        # The tables begin as copies of those in `view`, or empty; a test can change them.
+        # LinkLayerView says what each has.
         super().__init__()
         view = view or LinkLayerView()
         self.macs = dict(view.macs)

@@ -160,7 +160,8 @@ class _FakeLock:
         return self._is_held
 
     def release(self) -> None:
-        # If another process has the lock, this one only stops waiting for it.
+        # If another process has the lock, this one only stops waiting for it. No method is called
+        # after this one, so `_is_held` may stay true.
         self._files._wakes.remove(self._wake)
         if self._is_held:
             self._files.locked.discard(self._path)

@@ -28,7 +28,7 @@ def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
     """
     names = {finding.name for finding in judge_gates(host, [unit])}
     if names & {"gate-open", "unit"}:
-        return ()  # its gate is open, or systemd does not know it ("unit")
+        return ()  # its gate is open or missing, or systemd does not know it ("unit")
     reasons = [finding.line for finding in find_untrusted(host.files)]
     broken = host.interpreter.why_not_run(HostLayout.python_path)
     if broken:

@@ -84,6 +84,7 @@ class FakeManager:
             return
         self.calls.append(f"start {unit}")
         if properties["LoadState"] == "masked":
+            # systemd refuses before it runs anything, so the unit's Result tells of no failure.
             reason = f"Failed to start {unit}: Unit {unit} is masked."
             raise unit_failed(unit, result="success", status="0", lines=(reason,))
         if self.gate is not None:
@@ -135,7 +136,7 @@ class FakeManager:
     def _require_running(self) -> None:
         """Raise the error that systemctl gives if systemd does not run."""
         if not self.running:
-            ended = Ended(1, err=_NO_SYSTEMD)
+            ended = Ended(1, err=_NO_SYSTEMD)  # for this error, `purpose` is not used
             raise tool_error(ended, "systemctl", purpose="", what="systemd")
 
     def _matching(self, units: Sequence[str]) -> list[str]:
