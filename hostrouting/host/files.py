@@ -20,7 +20,7 @@ from hostrouting.errors import HostError
 if TYPE_CHECKING:
     from hostrouting.host.base import Files, Lock
 
-_LINKS = 40  # Linux follows at most this many in one path
+_MOST_LINKS = 40  # Linux follows at most this many in one path
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 _KINDS = {
     stat.S_IFREG: "file",
@@ -63,7 +63,7 @@ def follow_links(files: Files, path: str) -> Iterator[str]:
     """Yield the path and, if a symbolic link is there, the path to which the link leads, and so on
     until there is no link. Stop at the latest after 40 paths, because Linux follows no more links.
     """
-    for _ in range(_LINKS):
+    for _ in range(_MOST_LINKS):
         yield path
         entry = files.look(path)
         if entry is None or entry.kind != "link":
@@ -213,7 +213,7 @@ class LocalFiles:
                 except OSError:  # not a link, or one that Linux could not follow either
                     continue
                 links += 1
-                if links > _LINKS:
+                if links > _MOST_LINKS:
                     raise _error(path, f"{path}: its links form a loop; remove one of them")
                 # The target is followed next, from the root or from the folder of the link.
                 names += target.split("/")[::-1]

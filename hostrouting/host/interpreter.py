@@ -33,16 +33,16 @@ _COMPILE_CODE = (
     "import sys; del sys.path[0]; import compileall; "
     f"sys.exit({PASSED} if compileall.main() else 1)"
 )
-_COMPILE = (
+_COMPILE_ARGUMENTS = (
     "-S", "-s", "-c", _COMPILE_CODE, "-b", "-q", "--invalidation-mode=unchecked-hash", "-s",
 )  # fmt: skip
 """The arguments of Python for compileall. Two follow: the folder that is left out of the names in
 the compiled files, and the folder to compile.
 """
-_TO_START = f"import json, sys; sys.exit({PASSED})"  # python3-minimal has no json
+_START_CODE = f"import json, sys; sys.exit({PASSED})"  # python3-minimal has no json
 # The code that loads the gate from a program, an archive or a folder, and its first argument, which
 # a trial does not have. The second one is the path of the program.
-_TRIAL = (HostLayout.call_code.format("trial"), "")
+_TRIAL_ARGUMENTS = (HostLayout.call_code.format("trial"), "")
 _ENVIRONMENT = {"PATH": ":".join(BOOT_PATH), "PYTHONHASHSEED": "0"}
 """The whole environment of the interpreter: nothing in the agent's own is meant for it. Constant
 sets are compiled in the order of their hashes, so the seed has the bytes be the same each time.
@@ -102,13 +102,13 @@ class NodeInterpreter:
         if entries[-1] is None or minor < oldest:
             return False
         is_open = any(entry and entry.is_open_to_others for entry in entries)
-        return self._is_image or is_open or not _failure_of_python(path, _TO_START)
+        return self._is_image or is_open or not _failure_of_python(path, _START_CODE)
 
     def compile(self, path: str, sources: Mapping[str, bytes]) -> Mapping[str, bytes]:
         return _compile(path, tuple(sources.items()))
 
     def why_not_run(self, path: str) -> str:
-        return _failure_of_python(path, *_TRIAL, HostLayout.program_path)
+        return _failure_of_python(path, *_TRIAL_ARGUMENTS, HostLayout.program_path)
 
 
 @cache
@@ -124,11 +124,11 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "wb") as file:
                 file.write(source)
-        reason = _failure_of_python(path, *_TRIAL, folder)
+        reason = _failure_of_python(path, *_TRIAL_ARGUMENTS, folder)
         if not reason:
             # The folder is given twice: it is left out of the names in the compiled files, and it
             # is what is compiled.
-            reason = _failure_of_command(path, *_COMPILE, folder, folder)
+            reason = _failure_of_command(path, *_COMPILE_ARGUMENTS, folder, folder)
         if reason:
             raise cannot_run(path, reason)
         files: dict[str, bytes] = {}
