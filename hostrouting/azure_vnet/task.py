@@ -220,8 +220,8 @@ class CleanStaleAzureVnet:
                     if problem:
                         problems.append(problem)
                     else:
-                        thing = f"{entry.kind} {entry.spec}"
-                        deleted.append(Operation("delete", thing, entry.reason))
+                        in_words = f"{entry.kind} {entry.spec}"
+                        deleted.append(Operation("delete", in_words, entry.reason))
             if problems:
                 message = (
                     f"{len(deleted)} of {len(plan.deletions)} entries were deleted, and are saved "

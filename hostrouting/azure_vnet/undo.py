@@ -49,7 +49,7 @@ def _rule_lines(rules: list[BridgeRule]) -> list[str]:
 
 
 def _neighbour_lines(neighbour: Neighbour) -> list[str]:
-    # The commands that add a neighbour again.
+    """The commands that add a neighbour again."""
     return [
         # `flush` deletes what the kernel itself has found out about the address since then. It
         # keeps a permanent entry, so the second command fails and names it.

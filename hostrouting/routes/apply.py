@@ -82,7 +82,7 @@ def _carry_out(
             refusals = _send(requests, backend, done)
             if refusals:
                 return refusals
-        return [*_errors_read_back(plan, backend)]
+        return [*_find_deviations(plan, backend)]
     except BackendError as error:
         return [error]
 
@@ -116,9 +116,9 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
 def _send(
     requests: list[RouteRequest], backend: RouteBackend, done: list[RouteRequest]
 ) -> list[BackendError]:
-    """Send these requests to the kernel, and add those that had an effect to `done`. Return the
-    refusals. It is no refusal if the table is already as the request asks (`is_done`). All requests
-    are tried, so that the error names every route that Linux refuses.
+    """Send these requests to the kernel, and add those that it has carried out (`ok`) to `done`.
+    Return the refusals, without those of what was as the request asks already (only `is_done`). All
+    requests are tried, so that the error names every route that Linux refuses.
     """
     before = len(done)
     done += requests  # until there is an answer, any of them may be in effect
@@ -127,7 +127,7 @@ def _send(
     return [each.error for each in outcomes if each.error is not None and not each.is_done]
 
 
-def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
+def _find_deviations(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
     """After the changes, read the routes back. Yield an error for each key whose routes are not as
     planned: a new plan would still have something to do. Sources are not compared.
     """

@@ -103,6 +103,7 @@ def _plan_route(
     if isinstance(wanted, Need):
         if working is None:
             return RoutePlan(waiting=((wanted, static),))
+        # No need, in spite of its class: the phrase says what the route will do then (`Need`).
         after_reboot = Need(f"wait for {wanted}", wanted.remedy)
     elif working is None or may_move or _follows_its_routers(working, wanted, uplink.defaults):
         return RoutePlan(steps_for_key(wanted, present))

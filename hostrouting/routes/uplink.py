@@ -152,8 +152,8 @@ class Uplink:
         """Return the next hops of a route to this destination, or what the route still needs before
         it can be added. `dev` or `gateway` is None if the route does not name it.
         """
-        # Without a named device, the only expected one is taken. A named gateway may be on another
-        # card, which the default route shows; but while that is in doubt, nothing shows it.
+        # Without a named device, take the only expected one. But a named gateway may be on another
+        # card: the default route shows that below, unless it is in doubt.
         takes_expected_dev = gateway is None or self._devs_in_doubt
         if takes_expected_dev and dev is None and len(self._expected_ways_out) == 1:
             [dev] = self._expected_ways_out
@@ -165,7 +165,7 @@ class Uplink:
                 Remedy(f"name {named} in the configured route, or in routeOverlap.expectedDevs"),
             )
         # A named device may have its default route in a table of its own.
-        hops = _first_hops(self._main_defaults if dev is None else self.defaults, dev)
+        hops = _hops_of_best(self._main_defaults if dev is None else self.defaults, dev)
         if gateway is None:
             # A neighbour needs no gateway. For other destinations, `hops` have the gateways.
             for hop in hops:
@@ -251,7 +251,7 @@ class Uplink:
                 yield route
 
 
-def _first_hops(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
+def _hops_of_best(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
     """The next hops of the best of these default routes, for a configured route to take over; empty
     if there is none. With `dev`, only next hops through this device count, and a default route
     without such a next hop is skipped.

@@ -222,7 +222,8 @@ def _set_routes(
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
         # With this flag, callers ignore the next reports, because these are of our own requests.
         # Linux also reports requests that it refuses (ApplyError): without the flag, each report
-        # would start a pass that is refused again. After another error, only one more pass follows.
+        # would start a pass that is refused again. Before another error, Linux has refused nothing:
+        # the reports of what it has changed start one more pass, which has nothing to change.
         return outcome._replace(has_requested_changes=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_requested_changes=bool(plan.changes))
 

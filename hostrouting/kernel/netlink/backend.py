@@ -60,9 +60,9 @@ class NetlinkBackend(RouteBackend):
             pauses = iter(_PAUSES)
             while True:
                 netlink.list_has_changed = False
-                reporter.has_reports()  # takes them: what changed before does not count
+                reporter.take_reports()  # what changed before does not count
                 snapshot = _read_host(netlink, near)
-                has_changed = netlink.list_has_changed or reporter.has_reports()
+                has_changed = netlink.list_has_changed or reporter.take_reports()
                 pause = next(pauses, None)
                 if not has_changed or pause is None:
                     return snapshot._replace(restless=has_changed)

@@ -58,7 +58,7 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
 # Lookups.
 
 _RTM_F_LOOKUP_TABLE = 0x1000
-_RTM_F_FIB_MATCH = 0x2000
+_RTM_F_FIB_MATCH = 0x2000  # answer with the whole route, not only the next hop that packets take
 _RTA_UID = 25
 _RTA_IP_PROTO = 27
 _ICMP = {IPV4: 1, IPV6: 58}

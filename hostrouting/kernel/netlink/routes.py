@@ -238,10 +238,10 @@ def _why_not_sent(route: Route) -> str:
     the message has.
     """
     # Our messages lack these fields, so Linux would add or delete another route than this one.
-    has_what_is_only_read = (
+    has_fields_never_sent = (
         route.source is not None or route.preference != "medium" or route.expired is not None
     )
-    if has_what_is_only_read:
+    if has_fields_never_sent:
         return "sources, a preference and an expiry are only read"
     family = route.prefix.family
     # Linux would read the bytes of this address as one of the route's family.

@@ -217,7 +217,7 @@ class Netlink:
         """The descriptor, to wait for reports."""
         return self._socket.fileno()
 
-    def has_reports(self) -> bool:
+    def take_reports(self) -> bool:
         """Take the reports of changes that have come since the last call, without waiting, and keep
         none. Return whether there were any, or some were lost because there were too many. What
         other processes send is no report.

@@ -49,7 +49,7 @@ class NetlinkWatch(Watch):
             # more than an hour (`_LONGEST_POLL`) is made of several polls.
             poll.poll(min(seconds_left, _LONGEST_POLL) * 1000)
             with kernel_errors("listen to changes of routes any more"):
-                if self._socket.has_reports():
+                if self._socket.take_reports():
                     return True
             if time.monotonic() >= deadline:
                 return False
