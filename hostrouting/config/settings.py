@@ -517,7 +517,8 @@ class HostRoutingConfig(NamedTuple):
             if (
                 not isinstance(given, Mapping)
                 or any(key in our_keys for key in given)
-                or any(fault.remedy for fault in error.faults)  # it names our key: a slip
+                # Only a misspelt key of ours has a remedy, which names the right key.
+                or any(fault.remedy for fault in error.faults)
             ):
                 raise
             # No key is ours, so this is probably an agent's own file: also name the key it lacks.

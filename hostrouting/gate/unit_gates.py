@@ -140,7 +140,8 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
     folder = files.look(HostLayout.run_directory)
     if not folder or folder.kind != "directory" or folder.is_open_to_others:
         return ""
-    # Root has to be able to read it (0o400), and may write it; others may read it (0o244).
+    # Root has to be able to read it (0o400). Of the other bits, only those by which root may write
+    # and others may read are allowed (0o244).
     if (entry.kind, entry.owner, entry.mode & ~0o244) != ("file", 0, 0o400):
         return ""
     try:
@@ -200,7 +201,7 @@ def _why_open(
     """Return what is wrong with the gate of this unit, or None. `properties` are what systemd has
     loaded; `drop_in` is the path of our drop-in. The name of the finding tells what it says.
 
-    - gate-open: why systemd starts the unit unchecked. No remedy is given if it is an apply.
+    - gate-open: why systemd starts the unit unchecked. Without a remedy, an apply is the remedy.
     - requirement: why it will do so once it reads its files. An apply, which has it read them, must
       not begin.
     - unit: that systemd does not know the unit, whose name may be wrong. Our drop-in is missing.
@@ -226,8 +227,8 @@ def _why_open(
         if properties["LoadState"] == "not-found":
             return Finding("unit", "warning", UnitState(name, "unknown").sentence, name)
         return _open_because(name, f"{drop_in} is missing, masked or overwritten")
-    # Such a unit, for example a masked one, can only start after systemd has loaded it again, and
-    # our drop-in with it.
+    # Before a unit that does not start as it is, such as a masked one, can start, systemd has to
+    # load it again. Then systemd also loads our drop-in.
     if properties["LoadState"] in _NEVER_STARTS:
         return None
     resetting = _find_resetting_drop_in(files, name)

@@ -159,7 +159,7 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
 def _name_state(properties: Mapping[str, str]) -> State:
     """Name the state of a unit from what systemd shows of it (`properties`)."""
     shown = {properties["ActiveState"], properties["SubState"], properties["LoadState"]}
-    # The first value that systemd shows counts: a unit can be masked, for example, while it runs.
+    # Of several rows that fit, the first counts: a unit can be masked, for example, while it runs.
     for value, state in _STATE_BY_VALUE.items():
         if value in shown:
             return state

@@ -36,7 +36,7 @@ class Fight:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._repairs = 0
-        self._repaired_at = self._said_at = 0.0  # when last repaired, and when last logged
+        self._repaired_at = self._said_at = 0.0  # the last repair, and the last line of the log
         # A file says that a fight is on. An earlier guard that was killed may have left it there.
         self.end()
 

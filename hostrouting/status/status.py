@@ -155,7 +155,7 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
     # The guard, a service that keeps routes right, is optional: if systemd does not know it, it is
     # left out.
     units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
-    status = HostStatus(config, bool(file_faults), units=tuple(units), asked=tuple(asked))
+    status = HostStatus(config, is_broken=bool(file_faults), units=tuple(units), asked=tuple(asked))
     if config == HostRoutingConfig():  # nothing is installed, so nothing can be wrong
         return status
     if config is None:  # nobody knows which routes are wanted: look only at the gate and the units
@@ -201,7 +201,7 @@ def _with_routing(
         findings.append(fight)
     findings += _trouble_with(status.units)
     if plan is not None:
-        findings += _findings_of(plan, host.files)
+        findings += _findings_of_plan(plan, host.files)
     findings += answers.findings
     command = "" if choices_of_operator or is_config_suspect else _what_to_type(plan, check)
     if plan and command:
@@ -243,7 +243,7 @@ def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]
             yield finding._replace(can_retry=may_end)
 
 
-def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
+def _findings_of_plan(plan: Plan, files: Files) -> Iterator[Finding]:
     """Yield what the plan of an apply says about the host: its findings, an error for each thing
     that a route waits for, and a warning if apply would change anything.
     """
@@ -267,8 +267,9 @@ def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
     # see whether a repair of the host as it is now makes it right.
     if report is None and check is not None:
         report = check.report
-    if report is not None and report.routes:  # the routes that a repair would add
+    if report and report.routes:  # the routes that a repair would add
         return repair_line() if _is_repaired_by_routes(report, plan) else ""
+    # No command for an apply that would change nothing, or would fail.
     return "" if plan.is_empty or plan.failures else APPLY
 
 
