@@ -51,6 +51,8 @@ what the hidden card leads to a router is not for neighbours, although it lies i
 + default dev wg1
   ok      |                                               | 10.0.0.128/25 dev=wg1
   overlap | 10.0.0.128/25 via 10.0.0.1 dev eth0 proto 4   | 10.0.0.128/25 dev=wg1
+either of two cards may be the uplink: a third one is not
+  overlap | default via 10.1.0.1 dev eth1 metric 100; link nic2 nic; 172.16.0.0/16 dev nic2
 a doubt about the host is one for all CIDRs
   undecided, doubts default-routes | default dev wg1 | 172.16.0.0/16 10.96.0.0/12 192.168.0.0/16
 allowedDevs names devices beside the uplink; which one the uplink is, expectedDevs says
@@ -229,7 +231,6 @@ where another rule decides the plain packets, a `not from` is about others of th
 behind a rule for all that this host sends, a rule may select packets of pods
 + elsewhere; 10.244.0.0/24 dev cni0; address 10.244.0.1/24 dev cni0; rule pref 90 iif lo lookup 254
   undecided | rule iif cni0
-  ok        | rule pref 95 lookup 254; rule iif cni0
   ok        | rule pref 95 iif cni0 lookup 254; rule iif cni0
   ok        | rule pref 93 iif lo lookup 254; rule pref 95 lookup 254; rule iif cni0
 by one of several devices, packets may leave through another than the one that has their source

@@ -135,3 +135,9 @@ def test_a_rule_for_vrfs() -> None:
     host = plain_vm().snapshot()
     rules = (Rule(4, 9, "unreachable", l3mdev=True), *host.rules)
     assert Fib(host._replace(rules=rules), 4).lookup("8.8.8.8").devs == ("eth0",)
+
+
+def test_tables_for_plain_packets() -> None:
+    """Those of all rules but the ones that need more than a destination."""
+    host = vm_of("rule fwmark 1/1 lookup 7; rule to 10.9.0.0/16 lookup 8; rule not iif a lookup 9")
+    assert Fib(host, 4).tables_for_plain == {8, 9, 253, 254, 255}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.rule import Rule
+from hostrouting.model.rule import Rule, default_rules
 
 SRC, DST = Prefix.parse("10.0.0.5"), Prefix.parse("fd00::/8")
 
@@ -52,3 +52,9 @@ def test_a_selection_is_worded_and_ordered_as_by_ip_rule(fields: dict[str, Any],
 def test_an_effect(fields: dict[str, Any], effect: str) -> None:
     """What `ip rule` prints after the selectors, and takes there."""
     assert str(Rule(4, 1000, **fields)) == f"1000: from all {effect}"
+
+
+def test_the_rules_of_linux() -> None:
+    rules = ["0: from all lookup local", "32766: from all lookup main"]
+    assert [*map(str, default_rules(6))] == rules
+    assert [*map(str, default_rules(4))] == [*rules, "32767: from all lookup default"]
