@@ -129,13 +129,10 @@ def _send(
 
 def _find_deviations(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
     """After the changes, read the routes back. Yield an error for each key whose routes are not as
-    planned: a new plan would still have something to do. Sources are not compared.
+    planned: a new plan would still have something to do.
     """
     wanted = dict.fromkeys(step.route.key for step in plan.steps)  # None: no route is wanted
-    for step in plan.steps:
-        if step.action != "delete":
-            # A route that stays may have a source although none is wanted.
-            wanted[step.route.key] = step.route._replace(prefsrc=None)
+    wanted |= {step.route.key: step.route for step in plan.steps if step.action != "delete"}
     # `near` names the prefixes that matter, so that fewer routes are read.
     snapshot = backend.snapshot(near=[key.prefix for key in wanted])
     now = present_by_key(snapshot, wanted)
@@ -238,8 +235,7 @@ def _routes_of_keys(snapshot: Snapshot, keys: Collection[RouteKey]) -> dict[Rout
 
 def _add_note(error: BaseException, note: str) -> None:
     """Have the note printed after the traceback; Python 3.10 has no `add_note`."""
-    notes: list[str] = vars(error).setdefault("__notes__", [])
-    notes.append(note)
+    vars(error).setdefault("__notes__", []).append(note)
 
 
 def _described(routes: Sequence[Route]) -> str:

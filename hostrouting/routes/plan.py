@@ -199,7 +199,9 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
         return (*deletions, RouteStep("add", wanted, "missing"))
     used = staying[0]
     if _leads_as(wanted, used):
-        return (RouteStep("keep", used, "exists"), *deletions)
+        # A source that is not wanted is left out: it need not be there after `apply`.
+        kept = used._replace(prefsrc=wanted.prefsrc)
+        return (RouteStep("keep", kept, "exists"), *deletions)
     reason = f"a route that is not hostrouting's has the same destination and metric: [{used}]"
     return (RouteStep("conflict", wanted, reason),)
 
