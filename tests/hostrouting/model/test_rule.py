@@ -8,6 +8,12 @@ from hostrouting.model.prefix import Prefix
 from hostrouting.model.rule import Rule, default_rules
 
 SRC, DST = Prefix.parse("10.0.0.5"), Prefix.parse("fd00::/8")
+IN_ORDER = (
+    "from 10.0.0.5 to 10.0.0.5 tos 0x10 dscp 2 fwmark 0x1/0x9 iif a oif b uidrange 0-9 "
+    "ipproto tcp sport 8 dport 9 new 7"
+)
+OTHERS = (("new", "7"), ("dport", "9"), ("sport", "8"), ("ipproto", "tcp"))
+OTHERS += (("uidrange", "0-9"), ("oif", "b"), ("dscp", "2"), ("tos", "0x10"))
 
 
 @pytest.mark.parametrize(
@@ -20,12 +26,10 @@ SRC, DST = Prefix.parse("10.0.0.5"), Prefix.parse("fd00::/8")
         ({"fwmark": 0xCA6C, "fwmask": 0xFFFFFFFF, "invert": True}, "not fwmark 0xca6c"),
         ({"fwmask": 0xFF}, "fwmark 0x0/0xff"),
         ({"iif": "lo"}, "iif lo"),
-        ({"others": (("ipproto", "tcp"),)}, "ipproto tcp"),
         (
-            {"others": (("new", "7"), ("dport", "9"), ("oif", "ib0")), "iif": "a"},
-            "iif a oif ib0 dport 9 new 7",
+            {"src": SRC, "dst": SRC, "fwmark": 1, "fwmask": 9, "iif": "a", "others": OTHERS},
+            IN_ORDER,
         ),
-        ({"others": (("dport", "9"), ("uidrange", "0-9"))}, "uidrange 0-9 dport 9"),
         ({"fwmark": 1, "l3mdev": True, "suppress_prefixlength": 0, "table": 9}, ""),
     ],
 )
