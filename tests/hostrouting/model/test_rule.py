@@ -12,8 +12,8 @@ IN_ORDER = (
     "from 10.0.0.5 to 10.0.0.5 tos 0x10 dscp 2 fwmark 0x1/0x9 iif a oif b uidrange 0-9 "
     "ipproto tcp sport 8 dport 9 new 7"
 )
-OTHERS = (("new", "7"), ("dport", "9"), ("sport", "8"), ("ipproto", "tcp"))
-OTHERS += (("uidrange", "0-9"), ("oif", "b"), ("dscp", "2"), ("tos", "0x10"))
+OTHERS = [("new", "7"), ("dport", "9"), ("sport", "8"), ("ipproto", "tcp")]
+OTHERS += [("uidrange", "0-9"), ("oif", "b"), ("dscp", "2"), ("tos", "0x10")]
 
 
 @pytest.mark.parametrize(
