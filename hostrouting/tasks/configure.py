@@ -46,7 +46,7 @@ class Configure(InstallTask):
         """The tasks for one section each, so that the `skip` of a run can name parts of this task.
         They are not run: `Configure` itself does their work, in steps of these names.
         """
-        return tuple(kind(self.config, host=self.host, wait=self.wait) for kind in TASKS)
+        return tuple(kind(self.config) for kind in TASKS)
 
 
 @attrs.frozen

@@ -105,6 +105,10 @@ def test_an_error_as_a_finding() -> None:
     assert of_a_program.findings == (Finding("requirement", "error", "no (nft: it cannot)", "nft"),)
     sentence = "late (kernel: it died)"
     assert late.findings == (Finding("requirement", "error", sentence, can_retry=True),)
+    assert str(errors.BackendError("late")) == "late"
+    assert errors.HostError("no", what="nft", lines=["-j DROP"]).lines == ("-j DROP",)
+    absent = [errors.HostError("no", what="nft", kind=kind) for kind in ("missing", "not-loaded")]
+    assert [each.is_absent for each in (*absent, of_a_file)] == [True, True, False]
 
     [failed] = errors.ApplyError("no", after="after", can_retry=True).findings
     busy = errors.NotReady("held", kind="busy")

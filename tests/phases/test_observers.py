@@ -49,7 +49,9 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
     """Each is a readable sentence, and has the text of an error once."""
     bad = StubTask("x", seconds=2, errors=[ValueError("bad:\nidea")])
     boot = phases.serial(
-        phases.retry(StubTask("download", errors=[OSError("no\nroute")]), jitter=0),
+        phases.deadline(
+            phases.retry(StubTask("download", errors=[OSError("no\nroute")]), delay=9, jitter=0), 2
+        ),
         StubTask("check", result=phases.Skip("nothing to check")),
         phases.parallel(bad, StubTask("y", seconds=9), name="p"),
         StubTask("start"),
@@ -150,6 +152,8 @@ def fails(ctx):
 
 assert phases.run(phases.task("first")(str)).ok
 print(phases.run(phases.serial(prints, fails, name="boot")))
+logging.disable()
+assert phases.run(phases.serial(phases.task("quiet")(str), name="last")).ok
 assert logging.getLogger().handlers[0].stream is stream is sys.stderr
 """
 
@@ -169,6 +173,7 @@ def test_the_live_tree(is_piped: bool) -> None:  # noqa: FBT001  a parameter
     assert not re.search(r"[^\r\n]LOG", words), "a line of the log begins inside the tree"
     assert re.search(r"first +running", words), "the runs of a program one after another"
     assert not re.search(r"inner +running", words), "one at a time"
+    assert re.search(r"quiet +running", words), "it is drawn also if nothing is logged"
     report = (stdout if is_piped else words).rpartition("printed")[2]
     assert re.search(r"boot +failed", report.rpartition("LOG boot failed after")[2])
     assert stdout.startswith("printed\nboot ") is is_piped

@@ -175,6 +175,8 @@ def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with path.open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
         assert HostRoutingConfig.load("-") == expected
+        with pytest.raises(ConfigError, match="standard input is empty"):
+            HostRoutingConfig.load("-")
 
 
 CONSTRUCT: Any = HostRoutingConfig

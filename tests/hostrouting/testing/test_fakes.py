@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.errors import BackendError, HostError
 from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
@@ -16,6 +17,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
     FakeFiles,
     FakeHost,
+    FakeLinkLayer,
     FakeManager,
     FakeNftables,
     FaultyBackend,
@@ -102,6 +104,14 @@ def test_each_call_can_fail(moment: Any, given: tuple[Any, ...]) -> None:
     assert backend.snapshot().restless
 
 
+def test_what_the_other_fakes_hold() -> None:
+    """A text that is not ours is refused, as nft would refuse it; a neighbour is there."""
+    with raises(HostError, "refused"):
+        FakeNftables().load("flush ruleset")
+    view = LinkLayerView(neighbours=(Neighbour("10.9.0.5", "02:00:00:00:00:05", "azure0"),))
+    assert FakeLinkLayer(view).look() == view
+
+
 # Hosts.
 
 
@@ -144,6 +154,8 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
     files = (*image.files.texts, *image.files.programs)
     assert {name: image.files.read_bytes(name) for name in files} == contents
     assert image.files.links == links
+    for name in links:
+        assert image.files.look(name) == on_disk.files.look(name)
     assert str(image.kernel) == str(FakeHost.local().kernel)
 
 

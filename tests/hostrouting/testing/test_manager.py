@@ -32,6 +32,7 @@ def test_a_manager_that_has_yet_to_read() -> None:
     for step, needs_reload in steps:
         step()
         assert shown(manager_of(host), "NeedDaemonReload", "a.service") == [needs_reload]
+        assert shown(manager_of(host), "NeedDaemonReload", "b@1.service") == ["no"], "not loaded"
     assert manager_of(host).calls == ["reload"]
 
 

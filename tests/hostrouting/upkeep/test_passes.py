@@ -199,6 +199,10 @@ def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
     assert outcome.report is not None
     assert outcome.report.verdict == verdict
     assert (outcome.error is not None) is outcome.refuses
+    logged = [each for each in outcome.findings if each.severity != "note" or each.name == "action"]
+    assert outcome.to_log == logged
+    if outcome.error is not None:
+        assert {each for each in logged if each.severity == "error"} <= {*outcome.error.findings}
     assert marker_of(host) == (MARKERS[verdict] if can_write else "")
     assert any(finding.severity == "error" for finding in outcome.findings) is outcome.refuses
     warnings = [finding for finding in outcome.findings if finding.name == "file"]
