@@ -227,8 +227,8 @@ class RouteOverlapError(HostRoutingError):
     @property
     def exit_code(self) -> int:
         """The exit code of a run that fails with this error: PROBLEM if an address escapes for
-        certain. CANNOT_DECIDE if the verdict is undecided, or if a default route is missing. The
-        latter may come, so `can_retry` is true then, also in an error without a report.
+        certain. CANNOT_DECIDE if the verdict is undecided, or if a default route is missing. In
+        an error without a report, `can_retry` tells it: an escape does not go away by itself.
         """
         if self.can_retry or getattr(self.report, "verdict", "") in {
             "undecided",

@@ -176,8 +176,8 @@ class _Field(NamedTuple):
     default: Any
 
 
-def _fields_of(cls: Any) -> dict[str, _Field]:
-    # For each key that the class has in JSON: the reader and the default of its value.
+def _make_fields(cls: Any) -> dict[str, _Field]:
+    # For each key that the class has in JSON, not cached: the reader and the default of its value.
     kinds = get_type_hints(cls, include_extras=True)
     keys = getattr(cls, "json_keys", cls._fields)  # `section` gives a class keys in camelCase
     fields: dict[str, _Field] = {}
@@ -186,7 +186,7 @@ def _fields_of(cls: Any) -> dict[str, _Field]:
     return fields
 
 
-fields_of: Callable[[Any], dict[str, _Field]] = lru_cache(None)(_fields_of)
+fields_of: Callable[[Any], dict[str, _Field]] = lru_cache(None)(_make_fields)
 """For each key in JSON, in the order of the fields of a class: how its value is read."""
 
 
@@ -343,6 +343,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) == len(pairs):
         return members
     repeating = _Repeating(members)
+    # `members` has each key once. A key that is left over was given more often.
     repeating.repeated = set(Counter(key for key, _ in pairs) - Counter(members.keys()))
     return repeating
 

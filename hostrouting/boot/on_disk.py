@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.units import UNITS
 from hostrouting.errors import HostError
-from hostrouting.host.files import leftover
+from hostrouting.host.files import temporary_path
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.ours import existing_paths, is_ours
 
@@ -25,8 +25,8 @@ _UNIT_OF_LINK = {HostLayout.enabled_path(unit): HostLayout.unit_path(unit) for u
 def owned_paths(files: Files) -> tuple[str, ...]:
     """The paths of all files of ours on this host, in the order in which a removal deletes them.
 
-    1. the temporary files that a killed writer has left (`leftover`). Their owner does not matter,
-       because the next writer would remove them, too,
+    1. the temporary files that a killed writer has left (`temporary_path`). Their owner does not
+       matter, because the next writer would remove them, too,
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
     4. the file by which an administrator opens the gate, because it would also open a gate that is
@@ -36,7 +36,7 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)
-    paths = existing_paths(files, map(leftover, (*written_later, *_WRITTEN_FIRST)))
+    paths = existing_paths(files, map(temporary_path, (*written_later, *_WRITTEN_FIRST)))
     paths += _ours_among(files, written_later)
     last = _ours_among(files, _WRITTEN_FIRST)
     if paths or last:

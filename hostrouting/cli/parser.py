@@ -204,6 +204,6 @@ def make_parser() -> argparse.ArgumentParser:
             group = either if argument in exclusive else command
             action = group.add_argument(argument, **_ARGUMENTS[argument])
             if argument == "--config":
-                # Without a file, `check` and `repair` use what is installed, or typed.
+                # The commands that take CIDRs, `check` and `repair`, need no file.
                 action.required = "cidrs" not in arguments
     return parser

@@ -51,10 +51,10 @@ class Entry(NamedTuple):
         return f"{self.kind} to {self.target}" if self.target else self.kind
 
 
-def leftover(path: str) -> str:
+def temporary_path(path: str) -> str:
     """The path of the temporary file that is written first, then renamed to `path`; a writer that
-    is killed leaves it there. It is the same each time, so that the next writer removes it. Only
-    one writes at a time, because writers hold the lock of the host.
+    is killed leaves it there. The path is the same each time, so that the next writer removes it.
+    Only one writes at a time, because writers hold the lock of the host.
     """
     return f"{path}.new"
 
@@ -159,7 +159,7 @@ class LocalFiles:
         # A folder is an error, because nobody knows what is in it. Anything else is removed.
         require_kind("remove", place, _look(place), "file", "link", "special file")
         with _host_errors("remove", place):
-            _unlink(leftover(place))  # the temporary file of a writer that was killed
+            _unlink(temporary_path(place))  # the temporary file of a writer that was killed
             was_there = _unlink(place)
             if was_there:
                 _flush_folder(os.path.dirname(place))
@@ -266,7 +266,7 @@ def _replace(place: str, make: Callable[[str], object]) -> None:
     """Replace the file or link at the place at once: `make` makes the new one at a temporary path,
     which is then renamed. If anything fails before the rename, the old one is still there.
     """
-    temporary = leftover(place)
+    temporary = temporary_path(place)
     folder = os.path.dirname(place)
     _make_folder(folder)
     _unlink(temporary)  # a writer that was killed may have left it

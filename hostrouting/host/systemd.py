@@ -185,8 +185,8 @@ class SystemdManager:
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
         # Errors of the gate and of our services count. Other programs can log lines that look the
-        # same, so two fields of the journal have to match. (Both do, too, for a unit of root whose
-        # command begins with env: its errors cannot be told from those of the gate.)
+        # same, so two fields of the journal have to match. (A unit of root whose command begins
+        # with env has the same two: its errors cannot be told from those of the gate.)
         #
         # _UID=0 leaves out what the unit's program logs as another user than root.
         #

@@ -35,8 +35,8 @@ its units. Our units have the names of these.
 
 def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     """Return what a run has to change in the files of the host to install this configuration: the
-    files to write, and the paths of ours to remove. A configuration that wants no files is a
-    removal: it takes away all files of ours, and no others.
+    files to write, and the paths to remove. A configuration that wants no files is a removal: it
+    takes away all files of ours, but not the links of the program that ours replaces.
     """
     files = host.files
     wanted = wanted_files(host, config)

@@ -85,10 +85,10 @@ def _findings_for_operator(
                 command=line_to_allow(repair_options, finding.facts["mayAllow"])
             )
         # Only the operator knows which device is right, so there is a command for each. The loop
-        # puts each command in front of the earlier ones, so the page has the reverse order: the
-        # first of the `candidates`, the card that Linux prefers, comes last. `expected` is reversed
-        # before, so it has its own order on the page.
+        # puts each command in front of the earlier ones. So the page has the `candidates` in
+        # reverse, the device that Linux uses now last; `expected`, reversed here, keeps its order.
         if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
+            # One family is enough: a device that is right for both is among its devices.
             expected = report.families[0].expected_devs[::-1]
             for dev in finding.facts.get("candidates", expected):
                 # --dev counts for IPv4 and IPv6, so the device has to be right for both: each

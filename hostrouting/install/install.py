@@ -157,7 +157,7 @@ def install(  # noqa: C901  the steps of the module's docstring, which are read 
     for result in results:
         done += effects_of(result)
     with recorded_in_errors(done.changes, done.files, done.operations, done.warnings):
-        raise_together(errors)
+        raise_together(errors)  # it returns if there are none
     last = results[-1]  # the check is the last part, and its result has the report
     report = last.report if isinstance(last, CheckResult) else None
     result = done + CheckResult(report=report)  # a CheckResult with all effects
@@ -246,7 +246,8 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
         raise RequirementError(findings=lacking)
     if plan.losses:
         raise ConfigError(plan.losses, headline=_WOULD_REMOVE)
-    # On a host without a configuration, and in an undo, a conflict fails the run only at its end.
+    # A first run has to bring the gate despite a conflict, and an undo brings back what was there,
+    # with its conflicts. So a conflict fails these only at their end.
     if wanted.former == HostRoutingConfig() or wanted.purpose == "undo":
         return
     former = wanted.former or HostRoutingConfig()  # None if it cannot be read
@@ -343,7 +344,7 @@ def _make_part(
 
 
 class _RunClock:
-    """The clock of a run, as `await_pass` takes it (`WaitClock`)."""
+    """The clock of a run, as `await_pass` takes it (`WaitClock`): a cancellation ends a sleep."""
 
     def __init__(self, ctx: phases.Context) -> None:
         self.for_watch = ctx.clock

@@ -92,7 +92,8 @@ def read_wanted(host: Host, request: Request) -> Wanted:
     if request.undone is None:
         return Wanted(config, installed, request.allow_removal)
 
-    # What this undo is about must be as the undone run left it, or as it was before that run.
+    # What this undo is about must be as the undone run left it, or as it was before that run. If
+    # that run were made again now, it would leave the same in this part.
     left_by_run = read_wanted(host, request.undone).config
     expected = (request.own_part(left_by_run), request.own_part(request.config))
     if installed is not None and request.own_part(installed) not in expected:

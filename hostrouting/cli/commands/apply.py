@@ -75,4 +75,5 @@ def _with_undo(outcome: TaskRun, undo: phases.Step, host: Host) -> TaskRun:
         reason="the change was not confirmed" if run.ok else run.reason,
         children=[run, undo],
     )
+    # Only the code of the run says which signal stopped it. A run that was not confirmed has 0.
     return outcome_of(both, host)._replace(code=outcome.code or PROBLEM)
