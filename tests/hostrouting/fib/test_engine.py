@@ -1,13 +1,11 @@
 """The engine says what a naive scan says."""
 
-from ipaddress import ip_address
-
 import pytest
 from hypothesis import assume, event, given
 
 from hostrouting.fib.engine import NO_ROUTE, Decision, Fib
 from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
 from tests.support.ip_text import HostRow, host_rows
@@ -25,16 +23,6 @@ def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
         decision = fib.lookup(ip_at(family, address))
         event(decision.kind)
         assert (decision.kind, decision.route) == scanned(snapshot, family, address)
-
-
-def test_not_is_about_all_that_a_rule_selects_by() -> None:
-    """Of two rules with the same conditions, each is passed over only inside its own `to`."""
-    host = vm_of(
-        "elsewhere; rule pref 9 not to 10.0.0.0/8 fwmark 0x0/0xff lookup 100; "
-        "rule pref 9 not to 10.9.0.0/27 fwmark 0x0/0xff lookup 100"
-    )
-    for address, dev in (("10.9.0.1", "eth0"), ("10.9.0.32", "ib0"), ("11.0.0.0", "ib0")):
-        assert Fib(host, 4).lookup(ip_address(address)).devs == (dev,)
 
 
 def test_a_route_to_the_last_address_of_a_block() -> None:
@@ -84,17 +72,16 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> Decision:
     return decision._replace(rule=original)
 
 
-def test_ipv4_without_the_rule_for_table_main() -> None:
-    """Linux follows the rule that is left. Only in IPv6 may it use the table all the same."""
-    fib = Fib(plain_vm().snapshot()._replace(rules=default_rules(4)[:1]), 4)
-    assert fib.lookup("8.8.8.8") == NO_ROUTE
-    assert str(NO_ROUTE) == "no-route"
-
-
 @host_rows("""
 a rule that refuses packets decides; Linux suppresses no refusal
   prohibit  | rule pref 9 prohibit
   blackhole | blackhole default table 8; rule pref 9 lookup 8 suppress 0
+Linux follows the rules that are left; only in IPv6 may it use table main all the same
+  no-route | -main
+of two rules with the same conditions, each is passed over only inside its own `to`
++ elsewhere; rule pref 9 not to 10.0.0.0/8 fwmark 0/255 lookup 100
+  eth0 | rule pref 9 not to 10.9.0.0/27 fwmark 0/255 lookup 100
+  ib0  | rule pref 9 not to 10.9.0.32/27 fwmark 0/255 lookup 100
 a rule for what the host sends leaves none of it to another
   eth0 | rule pref 8 iif lo lookup 254; rule pref 9 from 0.0.0.0/8 iif lo prohibit
 a rule with two selectors selects only packets that meet both; the plain one has user 0
@@ -123,6 +110,7 @@ def test_what_becomes_of_a_packet(row: HostRow) -> None:
     """The devices by which 10.9.0.1 leaves, or what refuses it."""
     decision = Fib(vm_of(row.host), 4).lookup("10.9.0.1")
     assert (" ".join(decision.devs) or decision.kind) == row.answer
+    assert decision != NO_ROUTE or str(decision) == "no-route"
 
 
 def test_an_address_of_the_other_family() -> None:

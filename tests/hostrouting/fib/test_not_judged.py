@@ -9,6 +9,7 @@ from tests.support.topologies import checked, checked_as, vm_of
 @host_rows("""
 a rule is named, and matters for its own destination; one with `not`, anywhere
   rule 50: from all goto 100 | rule pref 50 goto 100
+  rule 50: not from all fwmark 0x1/0xff goto 100 | rule pref 50 not fwmark 1/0xff goto 100
   ok | rule pref 50 to 172.16.5.0/24 goto 100 | 10.99.0.0/16
   rule 50: from all to 172.16.5.0/24 goto 100 | rule pref 50 to 172.16.5.0/24 goto 100
   rule 50: from all lookup main suppress_ifgroup 7 | rule pref 50 lookup 254 ifgroup 7
