@@ -64,7 +64,8 @@ class Program(File):
         """
         if self.interpreter is None:
             return pack(sources_of_program())
-        # `find` is the path of the node's Python. `compile` returns the sources as well.
+        # `find` is the path of the node's Python; if there is none, `compile` raises the error. It
+        # returns the sources as well.
         return pack(self.interpreter.compile(self.interpreter.find(), sources_of_program()))
 
 
@@ -78,6 +79,7 @@ def _has_our_sources(program: bytes) -> bool:
     # Then `wanted` lacks what was not read, so the comparison at the end finds a difference.
     with suppress(Exception), zipfile.ZipFile(io.BytesIO(program)) as archive:
         for name in archive.namelist():
+            # The packages attr and attrs, and compiled files, are accepted as they are.
             if name.startswith("attr") or name.endswith(".pyc"):
                 wanted[name] = archive.read(name)
     return program == pack(wanted)
@@ -111,7 +113,7 @@ def sources_digest() -> str:
 
 
 def _our_sources() -> dict[str, bytes]:
-    """The sources that the program needs, without those of attrs."""
+    """A new dict of the sources that the program needs, without those of attrs."""
     sources = sources_of_program()
     return {name: sources[name] for name in sources if not name.startswith("attr")}
 

@@ -104,7 +104,7 @@ def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = Tr
     host, slash, length = text.partition("/")
     try:
         address = as_ip(host)
-        bits = _LENGTHS[length] if slash else address.max_prefixlen
+        bits = _LENGTHS[length] if slash else address.max_prefixlen  # int() would accept 08
     except (ValueError, KeyError):
         remedy = 'write an address, a slash and a length: "10.0.0.0/8"'
         raise ValueError("is not a network", remedy) from None
@@ -345,7 +345,7 @@ class RouteOverlapConfig(NamedTuple):
         """Yield a fault if the mode STRICT has nothing to check, or if `undecided` is "refuse" in
         the mode WARN, which refuses nothing.
         """
-        if self.mode == "STRICT" and not self.cidrs:
+        if self.is_strict and not self.cidrs:
             rule = "STRICT, but no CIDRs are given, so nothing is checked"
             yield Fault("mode", "", rule, "add expectedCidrs or serviceCidrs")
         if self.undecided == "refuse" and not self.is_strict:
@@ -550,7 +550,7 @@ class HostRoutingConfig(NamedTuple):
         """Whether a host needs no files of hostrouting for this configuration: no unit
         waits for the gate, and systemd-networkd is not told to keep routes that it does not know.
         """
-        # `parts` need not be asked for: if there is one, at least one unit is gated.
+        # `parts` need not be asked for: if there is one, a unit is gated (gate.units is not empty).
         return not gated_units(self) and self.manage_foreign != "keep"
 
     def replaced(self, names: Iterable[str], other: "HostRoutingConfig") -> "HostRoutingConfig":

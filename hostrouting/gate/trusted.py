@@ -61,7 +61,7 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
 def _way_to(files: Files, path: str) -> Iterator[str]:
     """Yield every place by which somebody could change what is at this path: the path itself and
     all folders above it. For a link among these, also yield the path to which it leads, and all
-    folders above that.
+    folders above that. If links form a loop, it has no end, but the caller's `look` fails.
     """
     for place in follow_links(files, path):
         yield place

@@ -75,7 +75,8 @@ def judge_gates(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
 def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     """Yield a finding for each unit whose gate another program's unit file or drop-in cancels. Such
     a unit starts unchecked, even after an apply of this configuration. The finding is an error in
-    STRICT, and a warning in WARN. It is an error in both if systemd has not read that file yet.
+    STRICT, and a warning in WARN. It is an error in both if systemd has not read that file yet:
+    the apply, which has it read, would open the gate.
 
     What opens all gates at once is left out: the file by which an administrator opens them, and a
     host without systemd.
@@ -172,7 +173,7 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
         if finding is not None:
             yield finding
             if name == unit:
-                return  # its instances are open for the same reason
+                return  # its instances, which come after it, are open for the same reason
 
 
 def _find_resetting_drop_in(files: Files, unit: str) -> str:

@@ -50,7 +50,7 @@ class Fight:
         are a fight. Return the line for the journal when a fight begins, each hour while it lasts,
         and when it is over; else an empty text.
         """
-        # Changes of routes, and operations, which are about the table for probes.
+        # What was put back: routes, and the objects of operations, such as the table for probes.
         repairs = [*done.changes, *(operation.object for operation in done.operations)]
         # After a long pause, a fight is over, and the count of repairs begins again.
         if now - self._repaired_at > QUIET:
