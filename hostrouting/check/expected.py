@@ -86,8 +86,8 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     if has_tunnel(devs & devs_that_count, links):
         hidden_card = card_below_tunnel
     expected = devs | doubtful
-    # If a tunnel in doubt or a dummy is expected, but no card, nothing shows which card is the
-    # uplink. A tunnel or tap that is not in doubt is the uplink itself.
+    # If no card is expected, but a dummy or a device in doubt (such as a tunnel), nothing shows
+    # which card is the uplink. A tunnel or tap that is not in doubt is the uplink itself.
     is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
     has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
     is_card_unknown = (bool(doubtful) or has_dummy) and not is_card_known

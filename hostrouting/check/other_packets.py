@@ -109,6 +109,7 @@ def of_a_connection(judge: Judge, packets: OtherPackets) -> Opinion | None:
     if packets.opinion_on_route.grade is Grade.FINE:
         return FINE
     if all(can_have_each):
+        # The report has to name the decision for connections, not the one for the plain packet.
         return packets.opinion_on_route._replace(decision=packets.end.decision)
     return doubt_the_packets(judge, packets)  # the escape depends on the source that Linux chooses
 
@@ -132,8 +133,8 @@ def from_a_device(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
 def fine_by_its_route(_: Judge, packets: OtherPackets) -> Opinion | None:
     """Packets are fine if the judge finds their route fine. Some routes of CNIs are right only for
-    packets that are marked or arrive on a device: if these are such packets, `opinion_on_route`
-    counts that.
+    packets that are marked or arrive on a device: `judge_other_end` has considered whether these
+    packets are such.
 
     tests/hosts: cilium-native and istio-tproxy (a mark).
     """
@@ -178,8 +179,8 @@ def by_the_device_of_the_source(judge: Judge, packets: OtherPackets) -> Opinion 
     address. From an address of lo, they are fine by any card, because only the service with this
     address sends them.
 
-    None if connections of this host may have the source. The rule may have further conditions that
-    only some of their packets meet: these would leave by this device even if they are for pods.
+    None if connections of this host may have the source. Only some of their packets may meet the
+    further conditions of the rule, and would then leave by this device even if they are for pods.
 
     tests/hosts: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """

@@ -288,6 +288,7 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
             # A rule that refuses packets has table 0.
             if rule.table not in {0, TABLE_LOCAL, TABLE_MAIN}:
                 priorities.append(rule.priority - 1)
+    # With a priority equal to that of the rule for table local, the new rule comes after it.
     of_local = [rule.priority for rule in judge.fib.rules if rule.table == TABLE_LOCAL]
     if not priorities or min(priorities) < max(of_local, default=0):
         return None

@@ -48,7 +48,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
         findings += _describe_repair(report)
     findings += caveats
     findings += _describe_allowances(report)
-    return tuple(dict.fromkeys(findings))
+    return tuple(dict.fromkeys(findings))  # each once, if both families have the same one
 
 
 # What escapes.
@@ -232,12 +232,13 @@ def _addition_command(route: Route) -> str:
     """The command that adds this route. It names no protocol, so hostrouting does not take the
     route for one of its own and delete it.
     """
-    key = str(route.prefix)
+    options = ""
     if route.metric:
-        key += f" metric {route.metric}"
+        options += f" metric {route.metric}"
     if route.prefsrc:
-        key += f" src {route.prefsrc}"
-    return command_of(f"ip route add {key} {route.way}")
+        options += f" src {route.prefsrc}"
+    # Several next hops have to come last.
+    return command_of(f"ip route add {route.prefix}{options} {route.way}")
 
 
 def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
