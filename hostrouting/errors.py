@@ -201,7 +201,7 @@ class ApplyError(HostRoutingError):
         sentences = "; ".join((*first_few(reasons), after))  # why, and how the routes are now
         super().__init__(f"the routes could not be applied: {sentences}")
         self.can_retry = can_retry
-        self._make_finding("requirement")  # makes one finding of the message, with this name
+        self._make_finding("requirement")  # one finding: what a run requires, and the host refuses
 
 
 class RouteOverlapError(HostRoutingError):
@@ -317,7 +317,7 @@ class BackendError(HostRoutingError):
         self.kernel = kernel
         self.route = route
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message, kind=kind)
-        self._make_finding("requirement")  # makes one finding of the message, with this name
+        self._make_finding("requirement")  # one finding: what a run requires, and the host refuses
 
 
 def is_denied(error: BaseException | None) -> bool:

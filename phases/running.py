@@ -266,8 +266,8 @@ class _Run:
 
     def wait(self) -> None:
         """Wait until the thread of the run has ended. If an error is raised meanwhile, by a signal
-        handler of the program (SIGALRM) or by its logging, the run is cancelled. The last such
-        error is raised when the thread has ended.
+        handler of the program (SIGALRM) or by its logging of a signal, the run is cancelled. The
+        last such error is raised when the thread has ended.
         """
         raised = None
         while self.thread.is_alive():

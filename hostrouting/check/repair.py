@@ -224,7 +224,7 @@ def _with_rules(judge: Judge, cidr: Prefix, ranges: RangesWithWhy) -> RangesWith
     """
     destinations = {cidr: None}
     for part, _ in ranges:
-        hidden = part.opinion.hidden
+        hidden = part.opinion.hidden  # the route to a network of pods that packets do not use
         # There is no rule for a single pod, because the rule would outlive the pod.
         if hidden is not None and not hidden.prefix.is_single:
             destinations[hidden.prefix] = None

@@ -169,7 +169,7 @@ def finding_name(escape: Escape) -> Name:
 
 
 def _facts_of(escape: Escape) -> dict[str, Any]:
-    """The facts of the finding, for programs."""
+    """What the finding about this escape tells programs: the addresses, and how they escape."""
     family = escape.cidr.family
     decision = escape.decision
     return {

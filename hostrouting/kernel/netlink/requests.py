@@ -88,8 +88,8 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
     decode_answer = cache(partial(_decode_answer, names=AskedNames(netlink)))
     answers = [*map(decode_answer, messages)]
 
-    # These are asked again without flags: then Linux answers with the device and gateway that it
-    # uses, instead of a route that may be the wrong one.
+    # With the flags, an answer names the route; that may be a wrong one (`_may_name_another_route`
+    # says where). Without them, it names the device and gateway that Linux really uses.
     doubtful = [place for place, answer in enumerate(answers) if _may_name_another_route(answer)]
     questions = [_question(destinations[place], _NO_FLAGS) for place in doubtful]
     messages = [*netlink.ask(RTM_GETROUTE, questions)]
