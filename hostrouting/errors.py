@@ -98,7 +98,7 @@ class HostRoutingError(Exception):
             if name == "__notes__":  # here Python keeps the notes
                 mapping["notes"] = fact
             # `can_retry` is there already, `findings` follow below, and a report is not JSON.
-            elif not name.startswith("_") and name not in {"can_retry", "findings", "report"}:
+            elif name not in {"can_retry", "findings", "report"}:
                 mapping[name] = fact.to_mapping() if hasattr(fact, "to_mapping") else fact
         mapping["findings"] = [finding.to_mapping() for finding in self.findings]
         return mapping

@@ -5,6 +5,7 @@ import pytest
 import phases
 from hostrouting.config.settings import MACHINES, GuardConfig, HostRoutingConfig
 from hostrouting.install.installed import read_installed
+from hostrouting.install.results import CheckResult
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from tests.support.recorder import StubTask
@@ -35,7 +36,7 @@ class TestFormer:
         run(task)
         run(Configure(OTHER, host=host, allow_removal=True))
         run(task)
-        undo(task)
+        assert isinstance(undo(task), CheckResult)
         assert read_installed(host) == FORMER
 
     def test_a_gate_that_is_cancelled_since(self, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,8 +10,9 @@ from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, PassPart, RouteOverlapConfig
 from hostrouting.errors import ApplyError, BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
+from hostrouting.node.ending import Stopped
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, plain_vm
 from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
 from tests.support.node import (
@@ -145,6 +146,16 @@ def test_what_linux_does_not_take_back() -> None:
     )
 
 
+def test_a_pass_that_is_cancelled() -> None:
+    """What it has changed is taken back, and no old marker stays."""
+    host = node()
+    make_pass(host, wanting())
+    cancel = mock.Mock(side_effect=[None, Stopped("SIGTERM")])
+    with pytest.raises(Stopped):
+        run_pass(host, host.faults, REPAIRED, done=Done(), raise_if_cancelled=cancel)
+    assert (our_destinations(host), marker_of(host)) == ([], "")
+
+
 @pytest.mark.parametrize("parts", [PARTS, ("static_routes",)])
 def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
     """Ours go, and no other. No answer of Linux holds a unit back then."""
@@ -153,7 +164,9 @@ def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
     host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="eth0", protocol=4))
     host.faults.fail("snapshot", BackendError("no answer in time", kind="timeout"))
     without_routes = wanting(cidrs=("10.9.0.0/16",))
-    assert not make_pass(host, without_routes, parts=parts).refuses
+    outcome = make_pass(host, without_routes, parts=parts)
+    assert (outcome.refuses, outcome.waits) == (False, "")
+    assert [finding.severity for finding in outcome.findings][:1] == ["warning"]
     assert sorted(our_destinations(host)) == sorted(HALVES)
     assert parts == PARTS or marker_of(host) == "", "only a check knows what is so now"
 
@@ -279,13 +292,3 @@ def test_cidrs_that_are_no_longer_configured() -> None:
     assert marker_of(host) == "detected", "that part says nothing of it"
     make_pass(host, without)
     assert marker_of(host) == ""
-
-
-def test_a_route_of_ours_that_cannot_be_deleted() -> None:
-    """Nothing is configured, so nothing waits for it: the next pass tries it again."""
-    host = node()
-    host.kernel.ip_route("add", Route.to("10.99.0.0/16", dev="eth0", protocol=OURS))
-    host.faults.fail("change", errno.ENOBUFS)
-    outcome = make_pass(host, wanting(cidrs=()))
-    assert outcome.waits == ""
-    assert [finding.severity for finding in outcome.findings] == ["warning"]
