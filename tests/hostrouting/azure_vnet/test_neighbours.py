@@ -92,11 +92,6 @@ def layer(request: pytest.FixtureRequest) -> LinkLayer:
     return KernelLinkLayer()
 
 
-def test_look(layer: LinkLayer) -> None:
-    """Each device has its MAC address, and a veth that of its other end, as read there."""
-    assert layer.look() == VIEW
-
-
 def test_delete(layer: LinkLayer) -> None:
     """An entry is deleted by all of its fields, and counts as deleted if none has its address."""
     assert layer.delete_neighbour(attrs.evolve(FIRST, mac="0a:00:00:00:00:06")) is False

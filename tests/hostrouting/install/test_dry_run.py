@@ -133,16 +133,18 @@ CASES = {
         )
         for target in ("sysinit", "basic", "network-pre", "network", "network-online")
     },
-    "a unit with a root of its own": case(
-        f"{MACHINES} has RootDirectory=, so root would run the gate from files that may be another "
-        "user's; leave it out of gate.units, or take the setting away",
-        with_properties(PROBE_UNIT, RootDirectory="/srv/app"),
-    ),
-    "an instance with folders of its own": case(
-        f"{KUBE1} has BindPaths=, so root would run the gate from files that may be another "
-        "user's; leave it out of gate.units, or take the setting away",
-        with_properties(KUBE1, BindPaths="/srv:/etc:rbind", User="app"),
-    ),
+    **{
+        f"a unit with {setting}": case(
+            f"{KUBE1} has {setting}=, so root would run the gate from files that may be another "
+            "user's; leave it out of gate.units, or take the setting away",
+            with_properties(KUBE1, User=user, **{setting: "/srv:/etc"}),
+        )
+        for user, setting in (
+            *(("root", "RootDirectory"), ("", "RootImage"), ("app", "BindPaths")),
+            *(("app", "BindReadOnlyPaths"), ("app", "ExtensionDirectories")),
+            *(("app", "ExtensionImages"), ("app", "MountImages")),
+        )
+    },
     **{
         f"folders of its own, and the user {user!r}": case(
             "", with_properties(KUBE1, BindPaths="/var/lib/kubelet:/srv:rbind", User=user)

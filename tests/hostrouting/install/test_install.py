@@ -467,7 +467,8 @@ class TestOriginal:
 
     def test_replaced(self, host: FakeHost) -> None:
         """Its links go before its files, its units become ours, and its script stays."""
-        run(Configure(WANTED, host=host))
+        done = effects_of(run(Configure(WANTED, host=host)))
+        assert done.log_fields() == {"verdict": "ok", "findings": 0, "routes": 2, "files": 18}
         writes = host.files.writes
         before = writes[: writes.index(LAYOUT.program_path)]
         assert set(ORIGINAL_LINKS) <= set(before)

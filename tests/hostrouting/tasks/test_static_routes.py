@@ -94,15 +94,6 @@ class TestDefaultRoute:
         whole = Configure(config("10.9.0.0/16"), host=host, wait=20)
         failure_of(run, whole, of=NotReady, match="gave up after 20 s: ")
 
-    @pytest.mark.parametrize(("seconds", "end"), [(12, 11.4), (600, 60)])
-    def test_a_run_with_a_deadline(self, host: FakeHost, seconds: float, end: float) -> None:
-        """It ends the wait a little earlier; a later one changes nothing."""
-        task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host)
-        ctx = context()
-        words = f"gave up after {end:g} s: 10.9.0.0/16 needs an IPv4 default route"
-        failure_of(phases.execute, phases.deadline(task, seconds), ctx, of=NotReady, match=words)
-        assert ctx.clock.now() == pytest.approx(end, abs=0.1)
-
     def test_the_lock_comes_late(self, host: FakeHost) -> None:
         """The time that the error names has the wait for the lock in it."""
         task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)

@@ -235,9 +235,11 @@ def test_a_deletion_by_a_device_that_is_gone(backend: NetlinkBackend) -> None:
 
 
 def test_a_refusal_with_another_number() -> None:
-    """It is explained by the words for the number."""
+    """It is explained by the words for the number, which says whether to try again."""
     error = refusal(RouteRequest("add", ROUTE), errno.EIO)
     assert (error.kind, error.kernel) == ("refused", "Input/output error")
+    for number in (errno.EAGAIN, errno.EBUSY, errno.ENOBUFS, errno.ENOMEM):
+        assert refusal(RouteRequest("add", ROUTE), number).can_retry
 
 
 # Messages.
@@ -315,6 +317,9 @@ def test_more_reports_than_fit(namespace: Namespace, backend: NetlinkBackend) ->
         backend.change(RouteRequest("add", route) for route in wanted)
         assert watch.wait(60)
         wait_for("the burst to end", lambda: not watch.wait(0))
+        began = time.thread_time()
+        assert not watch.wait(0.3)
+        assert time.thread_time() - began < 0.15, "the watch sleeps"
         namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])
         assert watch.wait(60)
     with raises(BackendError, "unusable", match="this watch was closed"):
