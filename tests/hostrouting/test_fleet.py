@@ -11,7 +11,7 @@ import pytest
 
 from hostrouting import HostRoutingConfig, fleet
 from hostrouting.errors import ConfigError
-from hostrouting.model.route import OURS, TABLE_MAIN, Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Link
 from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.cli import say
@@ -125,18 +125,6 @@ def test_the_families(tmp_path: Path) -> None:
         "4": "there is no IPv4 default route",
         "46": "there is no IPv4 default route; there is no IPv6 default route",
         "6": "there is no IPv6 default route",
-    }
-
-
-def test_a_rule_that_is_missing(tmp_path: Path) -> None:
-    """It is another problem than a default route that is lost, and has another remedy."""
-    snapshot = plain_vm().snapshot()
-    rules = tuple(rule for rule in snapshot.rules if rule.table != TABLE_MAIN)
-    (tmp_path / "rule.json").write_text(snapshot._replace(rules=rules).to_json())
-    (tmp_path / "route.json").write_text(snapshot._replace(routes=()).to_json())
-    assert {name: problem.sentence for name, problem in problems_of(tmp_path).items()} == {
-        "rule": "no IPv4 rule looks up table main",
-        "route": "there is no IPv4 default route",
     }
 
 

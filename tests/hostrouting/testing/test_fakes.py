@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
-from hostrouting.errors import BackendError, HostError
+from hostrouting.errors import BackendError, HostError, RequirementError
 from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import OURS, Route
@@ -105,9 +105,14 @@ def test_each_call_can_fail(moment: Any, given: tuple[Any, ...]) -> None:
 
 
 def test_what_the_other_fakes_hold() -> None:
-    """A text that is not ours is refused, as nft would refuse it; a neighbour is there."""
+    """What they were given; what is not ours, or cannot run, is refused."""
+    nftables = FakeNftables()
     with raises(HostError, "refused"):
-        FakeNftables().load("flush ruleset")
+        nftables.load("flush ruleset")
+    nftables.load("add table ip6 a\ndelete table ip6 a\ntable ip6 a {\n\n}\n")
+    assert nftables.listing("a") == "table ip6 a {\n\n}\n"
+    with pytest.raises(RequirementError, match="it is old"):
+        FakeInterpreter(broken="it is old").compile("/usr/bin/python3", {})
     view = LinkLayerView(neighbours=(Neighbour("10.9.0.5", "02:00:00:00:00:05", "azure0"),))
     assert FakeLinkLayer(view).look() == view
 
