@@ -30,7 +30,7 @@ HOSTS = {
     "a network of a tunnel and of a card": "172.16.0.0/17 dev wg1 metric 9; "
     "172.16.128.0/17 dev eth1",
     "a default route of a card that is not expected": "default via 10.1.0.1 dev eth1 proto 16 "
-    "metric 50",
+    "metric 50; link cali1 veth",
     "a rule that decides first": "172.16.0.0/17 dev wg1 table 52; 172.16.128.0/17 dev ib0 table 52;"
     "rule pref 5270 lookup 52",
     "a rule for the pods of a second card": f"{BY_ETH1}; rule pref 1536 from 10.0.1.7/32 lookup 2",
