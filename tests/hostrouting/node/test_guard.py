@@ -291,6 +291,7 @@ def test_repairs_now_and_then() -> None:
     assert any(fight.note(done, 14_000.0 + second) for second in range(20))
     assert not fight.note(done, 15_000)
     assert HostLayout.fight_path not in files.texts, "a repair after a quiet time is the first one"
+    assert fight.note(Done(), 16_000) == "", "there is no fight that could be over"
 
 
 def test_a_fight_about_an_odd_device() -> None:
