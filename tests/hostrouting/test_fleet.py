@@ -152,16 +152,10 @@ def test_a_name_of_several_lines(nodes: Path) -> None:
     name = "gpu-9\nOK: all nodes"
     (nodes / "gpu-0.json").rename(nodes / f"{name}.json")
     said = say("check", CIDR, "--snapshots", str(nodes))
-    assert said.lines[1] == "  gpu-1, gpu-2 and gpu-9\\nOK: all nodes"
+    first = "OVERLAP: 3 nodes: leaves through ibN"
+    assert said.lines[:2] == [first, "  gpu-1, gpu-2 and gpu-9\\nOK: all nodes"]
     [worst, *_] = say("check", CIDR, "--snapshots", str(nodes), "--json").json["groups"]
     assert worst["nodes"] == ["gpu-1", "gpu-2", name]
-
-
-def test_the_page(nodes: Path) -> None:
-    said = say("check", CIDR, "--snapshots", str(nodes))
-    assert said.code == 1
-    assert said.lines[0] == "OVERLAP: 3 nodes: leaves through ibN"
-    assert len(say("check", CIDR, "--snapshots", str(nodes), "--json").json["groups"]) == 8
 
 
 @pytest.mark.parametrize(("kept", "code"), [("bare", 3), ("marked", 3), ("broken", 2), ("vm", 0)])
