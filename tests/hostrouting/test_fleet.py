@@ -154,6 +154,7 @@ def test_a_name_of_several_lines(nodes: Path) -> None:
     said = say("check", CIDR, "--snapshots", str(nodes))
     first = "OVERLAP: 3 nodes: leaves through ibN"
     assert said.lines[:2] == [first, "  gpu-1, gpu-2 and gpu-9\\nOK: all nodes"]
+    assert REPAIR[0] in said.lines[3], "what would repair these nodes"
     [worst, *_] = say("check", CIDR, "--snapshots", str(nodes), "--json").json["groups"]
     assert worst["nodes"] == ["gpu-1", "gpu-2", name]
 
