@@ -145,7 +145,7 @@ class Judge:
     def opinion_on_packets_to(self, address: int, decision: Decision) -> Opinion:
         """The opinion on packets to this address with this decision. If the address is that of a
         pod of this node, and the decision does not lead to the pod, the packets escape. They are in
-        doubt if a route of ours is more specific than one of a CNI.
+        doubt if a route by the uplink is more specific than one of a CNI.
         """
         opinion = self.opinion(decision)
         route = decision.route
@@ -159,12 +159,18 @@ class Judge:
             if _misses(self, route, to_pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=to_pods)
-        # A route of ours may be older than a CNI, and now hide the CNI's route to the address. A
-        # route of ours to a single address is always intended.
-        if opinion.grade is Grade.FINE and route.protocol == OURS and not route.prefix.is_single:
-            covering = self.fib.tables[route.table].covering(address)
-            # The route that Linux would use without ours.
-            hidden = next((each for each in covering if each.protocol != OURS), None)
+        # A route by the uplink, such as one of ours, may be older than a CNI, and now hide the
+        # CNI's route to the address. A route to a single address is always intended.
+        if opinion.name == EXPECTED and route.prefix.length and not route.prefix.is_single:
+            # The route that Linux would use without this one and without ours.
+            hidden = next(
+                (
+                    each
+                    for each in self.fib.tables[route.table].covering(address)
+                    if each is not route and each.protocol != OURS
+                ),
+                None,
+            )
             # It is a CNI's if a CNI makes the device, and the packets belong there.
             if (
                 hidden is not None

@@ -132,7 +132,7 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     covering += judge.devices.routes_to_pods.covering(part.first)
     for route in covering:
         if route != decision.route and judge.opinion_on_route(route).belongs_elsewhere:
-            return Why("below-a-cni", f"[{decision}] hides [{route}]")
+            return Why("below-a-cni", f"[{decision}] hides [{route}]; the first one has to go")
     return None
 
 

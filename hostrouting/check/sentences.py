@@ -291,7 +291,8 @@ DOUBTS = {
         "routeOverlap.allowedDevs",
     ),
     "doubtful-route": Wording(
-        "packets to {where} may be lost: {reason}", "delete the route if it is not intended"
+        "packets to {where} may be lost: {reason}",
+        "unless a CNI has added the first route, delete it, or take it out of staticRoutes.routes",
     ),
     "other-packets": Wording(
         "some packets to {where} are routed differently, by rule {reason}",
@@ -299,8 +300,8 @@ DOUBTS = {
     ),
     "missing-rule": Wording(
         "this host may answer nobody on {where}: no rule looks up table local first",
-        "add the rule",
-        "rule add pref 0 lookup local",
+        "add the rule, after those of Cilium",
+        "rule add pref 11 lookup local",
     ),
     "not-judged": Wording(
         "hostrouting does not judge {reason}", "ask Linux about an address: ip route get ADDRESS"

@@ -123,7 +123,8 @@ CNIS = (
             pod="cali* veth",
         ),
         (
-            Refusal(BIRD, ("blackhole",), _BLOCKS, protocol_shows_cni=True),
+            # unreachable: the block of a node that BIRD does not reach now
+            Refusal(BIRD, ("blackhole", "unreachable"), _BLOCKS, protocol_shows_cni=True),
             Refusal(CALICO, ("blackhole",), _BLOCKS, proof="device", protocol_shows_cni=True),
         ),
     ),

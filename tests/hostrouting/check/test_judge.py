@@ -165,11 +165,11 @@ only a single address by a pod's device, not behind a router, is a pod
   overlap   | 172.16.5.9/32 nexthop dev cali1 nexthop via 172.16.9.1 dev cali1 | 172.16.5.128/25
   overlap   | 172.16.5.9/32 dev cali1 table 100; rule to 10.9.0.0/16        | 172.16.5.128/25
   overlap   | 172.16.5.8/32 dev ib0                                         | 172.16.5.128/25
-a route of ours was right until a CNI started, which adds a wider one
+a route of ours, or a typed one, was right until a CNI started, which adds a wider one
 + link ovn-k8s-mp0 openvswitch; 172.16.0.0/14 via 10.128.6.1 dev ovn-k8s-mp0
   undecided, doubts doubtful-route | 172.16.0.0/17 via 10.0.0.1 dev eth0 proto ours
   overlap                          | 172.16.0.0/17 via 10.0.0.1 dev ib0 proto ours
-  ok                               | 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 4
+  undecided, doubts doubtful-route | 172.16.0.0/17 via 10.0.0.1 dev eth0
   ok                               | 172.16.5.9/32 via 10.0.0.1 dev eth0 proto ours
 """)
 def test_plain_packets(row: HostRow) -> None:
