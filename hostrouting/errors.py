@@ -227,8 +227,8 @@ class RouteOverlapError(HostRoutingError):
     @property
     def exit_code(self) -> int:
         """The exit code of a run that fails with this error: PROBLEM if an address escapes for
-        certain. CANNOT_DECIDE if the verdict is undecided, or if a default route is missing. In
-        an error without a report, `can_retry` tells it: an escape does not go away by itself.
+        certain. CANNOT_DECIDE if the verdict is undecided, if a default route is missing, or if a
+        retry may succeed (`can_retry`), because no escape goes away by itself.
         """
         if self.can_retry or getattr(self.report, "verdict", "") in {
             "undecided",

@@ -29,10 +29,10 @@ def owned_paths(files: Files) -> tuple[str, ...]:
        matter, because the next writer would remove them, too,
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
-    4. the file by which an administrator opens the gate, because it would also open a gate that is
-       installed later; and the guard's note that another program undoes its repairs. If these are
-       the only files, they are not listed: an administrator may open the gate before anything is
-       installed,
+    4. the file by which an administrator has opened the gate (if it stayed, a gate that is
+       installed later would be open, too), and the guard's note that another program undoes its repairs. But
+       neither is listed if there is nothing else: an administrator may open the gate before an
+       installation,
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)

@@ -123,8 +123,9 @@ def _inside(cidr: Prefix, ranges: RangesWithWhy) -> RangesWithWhy:
 
 def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     """Return why a repair adds no route for this part, and an operator has to delete the escaping
-    route instead: it hides a right one, such as a CNI's ("below-a-cni"), which Linux uses once the
-    escaping route is gone. An added route would hide the right one, too. None if none is hidden.
+    route instead: it hides a right one, such as a CNI's route ("below-a-cni"), which Linux uses
+    once the escaping route is gone. An added route would hide the right one, too. None if none is
+    hidden.
     """
     decision = part.decision
     # The routes to the first address are those to the whole part.

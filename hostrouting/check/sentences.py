@@ -114,9 +114,9 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
     """Whether no static route can ever repair this range, even with other rules and gateways on the
-    host. Either the escaping route hides a CNI's ("below-a-cni"), so that a static route would be
-    wrong; or it would not help ("not-proven"): no route is more specific than that of a single
-    address.
+    host. Either the escaping route hides a CNI's route ("below-a-cni"), so that a static route
+    would be wrong. Or the escape is of a single address ("not-proven"): no static route can be more
+    specific than the route to it.
     """
     why = family.why_unrepaired(escape.first)
     return why is not None and why.reason in {"below-a-cni", "not-proven"}
@@ -127,8 +127,8 @@ def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
     packets leave only by tunnels or bridges of guests. Other devices are not proposed for
     `allowedDevs`: a card, InfiniBand or a dummy is probably the very outage that the check is for.
 
-    An escape does not count if no static route can ever repair it (`_is_stuck`), for example
-    because its route hides a CNI's.
+    False if no static route can ever repair the escape (`_is_stuck`): then the route by which the
+    packets leave has to go.
     """
     if escape.kind != OVERLAP or _is_stuck(escape, family):
         return False

@@ -125,13 +125,13 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
     `properties` of a template are those of one of its instances.
 
     Yield a note if systemd does not know the unit: its name may be wrong, or it may be installed
-    later. A template need not be there: the one of the machines is gated by default.
+    later. There is no note for a template: that of the machines is gated also where it is missing.
     """
     # An order through other units is not judged.
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
-    # By settings such as BindPaths=, root would run the gate with files of the unit's user. A unit
-    # of root runs those files as root in any case, so it is refused only if it has another root
-    # folder or image, whose files are not the host's. DynamicUser= sets User=, too.
+    # By settings such as BindPaths=, the gate, which runs as root, would run files of the unit's
+    # user. If this user is root, only another root folder or image is refused, because the gate
+    # would judge that one and not the host. DynamicUser= sets User=, too.
     is_root = properties["User"] in {"", "0", "root"}
     refused = OTHER_ROOT_SETTINGS if is_root else OTHER_FILES_SETTINGS
     other_files = [name for name in refused if properties[name]]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
 from hostrouting.model.prefix import IPV4
-from hostrouting.model.route import OURS, Route, RouteKey, as_stored, bare
+from hostrouting.model.route import OURS, Route, RouteKey, bare, entries_of_route
 from hostrouting.routes.plan import deletion_could_hit, present_by_key, steps_for_key
 from hostrouting.text import first_few
 
@@ -215,7 +215,7 @@ def _entries(*lists: Iterable[Route]) -> set[Route]:
     entries: set[Route] = set()
     for route in chain(*lists):
         protocol = route.protocol if route.prefix.family == IPV4 else OURS
-        entries.update(as_stored(route._replace(protocol=protocol)))
+        entries.update(entries_of_route(route._replace(protocol=protocol)))
     return entries
 
 

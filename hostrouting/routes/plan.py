@@ -31,7 +31,7 @@ from hostrouting.model.route import (
     NextHop,
     Route,
     RouteKey,
-    as_stored,
+    entries_of_route,
 )
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.steps import RoutePlan, RouteStep
@@ -132,7 +132,7 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
         return None
     # In IPv4, the whole route. In IPv6, only its first next hop, as a route: the others may be
     # another program's.
-    entry = as_stored(used)[0]
+    entry = entries_of_route(used)[0]
     for hop in entry.next_hops:
         if static.dev not in {None, hop.dev} or static.gateway not in {None, hop.gateway}:
             return None
@@ -177,7 +177,7 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
         if route.protocol != OURS:
             staying.append(route)
             continue
-        for entry in as_stored(route):  # in IPv6, each next hop is an entry
+        for entry in entries_of_route(route):  # in IPv6, each next hop is an entry
             if wanted is not None and _leads_as(wanted, entry):
                 staying.append(entry)
             # Delete the entry, unless the request could hit an earlier entry that stays. In that

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding, Remedy, with_severity
-from hostrouting.model.route import Route, as_listed, as_stored
+from hostrouting.model.route import Route, entries_of_route, routes_of_entries
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import Need
 from hostrouting.text import grouped
@@ -154,7 +154,9 @@ class RoutePlan(NamedTuple):
         routes: list[Route] = []
         for route in snapshot.routes:
             # In IPv6, a plan may delete some next hops of a route and leave the others.
-            routes += as_listed([entry for entry in as_stored(route) if entry not in deleted])
+            routes += routes_of_entries(
+                [entry for entry in entries_of_route(route) if entry not in deleted]
+            )
         routes += [step.route for step in self.steps if step.action == "add"]
         return snapshot._replace(routes=tuple(routes))
 

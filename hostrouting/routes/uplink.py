@@ -71,8 +71,9 @@ class Uplink:
         own routes do not count, because they may be deleted.
 
         `expected` are the devices of `routeOverlap.expectedDevs`. If exactly one of them can have a
-        default route, a route takes its gateway from this device alone. It waits while the device
-        has no default route, because that of another card may lead elsewhere.
+        default route, a route takes its gateway from this device alone. While the device has no
+        default route, such a route lacks it (`Need`): the gateway of another card may lead
+        elsewhere.
         """
         self._family = family
         self._links = snapshot.links_by_name
@@ -99,7 +100,7 @@ class Uplink:
         self._devs_in_doubt = doubtful_devs(self._main_defaults, snapshot)
         # Cached, because many routes have the same gateway.
         self.reaches = cache(self._is_reached)
-        self._source_by = cache(self._source)
+        self._source_by = cache(self._source)  # by the gateway and device of a route
 
     def route_to(
         self,

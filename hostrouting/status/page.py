@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def status_lines(status: HostStatus) -> Iterator[str]:
     """The whole page of `hostrouting status`. First comes the unit that was asked about, then a
-    headline: the worst that is wrong with the host. If that is the state of a unit, what there is
-    to say about the unit follows at once, and not in the list of units.
+    headline: the worst that is wrong with the host. If the headline is about a unit, the reasons
+    and the remedy of this unit follow at once, and the list of units leaves it out.
     """
     for unit in status.asked:
         yield f"{unit.state.upper()}: {unit.sentence}"

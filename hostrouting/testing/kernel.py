@@ -67,8 +67,8 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
-    as_listed,
-    as_stored,
+    entries_of_route,
+    routes_of_entries,
 )
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Address, Link, Snapshot
@@ -239,13 +239,13 @@ class FakeKernel(RouteBackend):
         return self._snapshot
 
     def _listed_routes(self) -> Iterator[Route]:
-        """The routes as a snapshot lists them: IPv4 first, then by table and prefix. As Linux does,
-        `as_listed` makes one route of the IPv6 entries that have a gateway and the same metric.
+        """The routes as a snapshot lists them: IPv4 first, then by table and prefix. As in Linux,
+        the IPv6 entries with a gateway and the same metric are one route (`routes_of_entries`).
         """
         # A place is a table and a prefix.
         for place in sorted(self._routes, key=lambda place: (place[1].family, *place)):
             for _, entries in groupby(self._routes[place], key=lambda entry: entry.metric):
-                yield from as_listed([*entries])
+                yield from routes_of_entries([*entries])
 
     def _require_open(self) -> None:
         if self._closed:
@@ -390,7 +390,7 @@ class FakeKernel(RouteBackend):
         KernelError if one of them is this route or, with `must_be_only`, if there is any. The verb
         `add` sets `must_be_only`, and `append` does not.
         """
-        entries = as_stored(route)  # in IPv6, each next hop is an entry
+        entries = entries_of_route(route)  # in IPv6, each next hop is an entry
         routes = self._routes.get((route.table, route.prefix), [])
         rivals = [present for present in routes if present.metric == route.metric]
         obstacle = ""
@@ -420,7 +420,7 @@ class FakeKernel(RouteBackend):
         """
         routes = self._routes.get((route.table, route.prefix), [])
         is_missing = False
-        for entry in as_stored(route):
+        for entry in entries_of_route(route):
             meant = [present for present in routes if _is_meant(present, entry)]
             if meant:
                 routes.remove(meant[0])

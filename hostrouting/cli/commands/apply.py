@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def _with_undo(outcome: TaskRun, undo: phases.Step, host: Host) -> TaskRun:
-    """The run and the undo that followed it, as one run that did not succeed: it has the failures
-    and the changes of both, in order, and the files as they are now.
+    """The run, which was stopped or not confirmed, and the undo that followed it, as one run that
+    was cancelled: it has the failures and the changes of both, and the files as they are now.
     """
     run = outcome.report
     both = phases.Step(
@@ -75,5 +75,5 @@ def _with_undo(outcome: TaskRun, undo: phases.Step, host: Host) -> TaskRun:
         reason="the change was not confirmed" if run.ok else run.reason,
         children=[run, undo],
     )
-    # Only the code of the run says which signal stopped it. A run that was not confirmed has 0.
+    # The code of a run that a signal stopped says which one. That of an unconfirmed run is 0.
     return outcome_of(both, host)._replace(code=outcome.code or PROBLEM)

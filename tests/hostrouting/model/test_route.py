@@ -1,6 +1,13 @@
 """Routes: as `ip` prints them, and as Linux stores and lists them."""
 
-from hostrouting.model.route import Route, as_listed, as_stored, bare, deletion_command, devs_of
+from hostrouting.model.route import (
+    Route,
+    bare,
+    deletion_command,
+    devs_of,
+    entries_of_route,
+    routes_of_entries,
+)
 from tests.support.ip_text import route_of, routes_of, text_rows
 
 
@@ -70,7 +77,7 @@ fd00::/8 nhid 9 nexthop via fe80::1 dev a nexthop dev b \
 def test_the_entries_of_a_route(row: list[str]) -> None:
     """In IPv6, each next hop is an entry."""
     route, entries = row
-    assert as_stored(route_of(route)) == tuple(routes_of(entries))
+    assert entries_of_route(route_of(route)) == tuple(routes_of(entries))
 
 
 @text_rows("""
@@ -84,7 +91,7 @@ fd00::/8 via fe80::1 dev a nhid 7; fd00::/8 via fe80::1 dev a \
 def test_entries_as_linux_lists_them(row: list[str]) -> None:
     """Those of IPv6 with a gateway of their own are one route."""
     entries, listed = row
-    assert as_listed(routes_of(entries)) == tuple(routes_of(listed))
+    assert routes_of_entries(routes_of(entries)) == tuple(routes_of(listed))
 
 
 def test_a_route_with_one_next_hop() -> None:
