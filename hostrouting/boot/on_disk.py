@@ -30,9 +30,9 @@ def owned_paths(files: Files) -> tuple[str, ...]:
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
     4. the file by which an administrator has opened the gate (if it stayed, a gate that is
-       installed later would be open, too), and the guard's note that another program undoes its repairs. But
-       neither is listed if there is nothing else: an administrator may open the gate before an
-       installation,
+       installed later would be open, too), and the guard's note that another program undoes its
+       repairs. But neither is listed if there is nothing else: an administrator may open the gate
+       before an installation,
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)
