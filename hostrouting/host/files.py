@@ -353,7 +353,9 @@ def _host_errors(verb: str, place: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror
-        if error.filename not in {None, place}:  # the error is about the temporary file or a folder
+        # The error may be about the temporary file or a folder. A read has neither: it opens a
+        # descriptor, whose path tells nobody anything.
+        if verb != "read" and error.filename not in {None, place}:
             reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
         sentence = f"cannot {verb} {place}: {reason}; {remedy}"

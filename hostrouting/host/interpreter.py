@@ -42,7 +42,11 @@ the compiled files, and the folder to compile.
 _START_CODE = f"import json, sys; sys.exit({PASSED})"  # python3-minimal has no json
 # The code that loads the gate from a program, an archive or a folder, and its first argument, which
 # a trial does not have. The second one is the path of the program.
-_TRIAL_ARGUMENTS = (HostLayout.call_code.format("trial"), "")
+_TRIAL_ARGUMENTS = (
+    "import os, sys; os.path.exists(sys.argv[2]) or sys.exit('the file is missing'); "
+    + HostLayout.call_code.format("trial"),
+    "",
+)
 _ENVIRONMENT = {"PATH": ":".join(BOOT_PATH), "PYTHONHASHSEED": "0"}
 """The whole environment of the interpreter: nothing in the agent's own is meant for it. Constant
 sets are compiled in the order of their hashes, so the seed has the bytes be the same each time.

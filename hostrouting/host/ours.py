@@ -30,4 +30,4 @@ def is_ours(files: Files, path: str) -> bool:
 
 def existing_paths(files: Files, paths: Iterable[str]) -> list[str]:
     """Return those of the paths at which something is."""
-    return [path for path in paths if files.look(path)]
+    return list(filter(files.look, paths))

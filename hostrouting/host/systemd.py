@@ -91,7 +91,7 @@ class Manager(Protocol):
         lines that its gate, the check before its start, has logged as errors; for a service of
         ours, those of the service.
 
-        Only lines since a time count: `since` is the value of a property such as
+        Only lines since a time count, each once: `since` is the value of a property such as
         ConditionTimestamp. If it is empty, or the journal does not answer, there are no lines.
         """
 
@@ -169,9 +169,8 @@ class SystemdManager:
         shown: list[Mapping[str, str]] = []
         # A blank line is between two units. Each line is NAME=VALUE. A property with several
         # commands has a line for each.
-        for lines_of_unit in text.strip("\n").split("\n\n"):
-            if not lines_of_unit:  # no unit matches
-                continue
+        # If no unit matches, the text is empty.
+        for lines_of_unit in filter(None, text.strip("\n").split("\n\n")):
             values: dict[str, list[str]] = {}
             for line in lines_of_unit.split("\n"):
                 name, _, value = line.partition("=")
@@ -206,8 +205,8 @@ class SystemdManager:
         )
 
     def _journal(self, unit: str, since: str, *options: str) -> tuple[str, ...]:
-        """The last lines that the unit has logged since a time (`Manager.errors_of`). `options` of
-        journalctl can select fewer. No lines if the journal does not answer.
+        """The last lines that the unit has logged since a time, each once (`Manager.errors_of`).
+        `options` of journalctl can select fewer. No lines if the journal does not answer.
         """
         if not since:
             return ()
@@ -215,20 +214,23 @@ class SystemdManager:
         # query below reads what is there.
         with suppress(OSError):
             self._run_program("journalctl", "--sync", timeout=2.0)
-        query = (
-            "--no-pager",
-            "--quiet",
-            "--output=cat",
-            "--lines=20",
-            f"--since={since}",  # as systemctl has printed it, in the time zone of this process
-            *options,
-            # The InvocationID of the start would miss lines: a busy journald reads some only after
-            # their process has ended, and then stores the unit with them, but no InvocationID.
-            f"_SYSTEMD_UNIT={unit}",
-        )
         with suppress(OSError):
-            text = self._run_program("journalctl", *query, timeout=_TIMEOUT).out
-            return tuple(line for line in text.splitlines() if line.strip())
+            text = self._run_program(
+                "journalctl",
+                "--no-pager",
+                "--quiet",
+                "--output=cat",
+                "--lines=20",
+                f"--since={since}",  # as systemctl has printed it, in the time zone of this process
+                *options,
+                # The InvocationID of the start would miss lines: a busy journald reads some only
+                # after their process has ended, and then stores the unit with them, but no
+                # InvocationID.
+                f"_SYSTEMD_UNIT={unit}",
+                timeout=_TIMEOUT,
+            ).out
+            # A time has whole seconds, in which a unit can be started, and refused, several times.
+            return tuple(dict.fromkeys(filter(str.strip, text.splitlines())))
         return ()
 
     def _run(
