@@ -141,7 +141,7 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
         "fails": see_journal,  # systemd starts it again by itself
         "skipped": see_status,
         "unknown": Remedy("if gate.units has a wrong name, correct it there"),
-        "waiting": see_status,
+        "waiting": see_journal,  # `systemctl status` would show the whole command of the gate
         "queued": see_journal._replace(words="to see which", command="systemctl list-jobs"),
         "stopped": see_status,
     }

@@ -48,7 +48,9 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
-TO_HAVE_DEFAULT = Remedy("see why there is none (DHCP, router advertisements), or add it")
+TO_HAVE_DEFAULT = Remedy(
+    "see why there is none (a device that is down, DHCP, router advertisements), or add it"
+)
 
 
 class Need(NamedTuple):

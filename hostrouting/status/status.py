@@ -359,13 +359,14 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
-    """Yield a warning if apply would change anything. It only counts the changes, because the page
-    of `status` has a line for each. It says "not applied yet, or no longer in force", because
-    either config.json or the host may have changed.
+    """Yield a warning if apply would change anything. It counts the changes and names the first,
+    such as the start of the guard; the page of `status` has a line for each. It says "not applied
+    yet, or no longer in force", because either config.json or the host may have changed.
     """
     if plan.work:
-        path = HostLayout.config_path
-        work = counted(len(plan.work), "change")
-        sentence = f"{path} is not applied yet, or no longer in force: apply would make {work}"
+        sentence = (
+            f"{HostLayout.config_path} is not applied yet, or no longer in force: apply would make "
+            f"{counted(len(plan.work), 'change')}, first: {plan.work[0]}"
+        )
         # A warning and not an error, because an address that escapes is worse.
-        yield Finding("route-differs", "warning", sentence, path)
+        yield Finding("route-differs", "warning", sentence, HostLayout.config_path)

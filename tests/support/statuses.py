@@ -135,6 +135,10 @@ def end_guard(host: FakeHost) -> None:
     manager_of(host).errors[LAYOUT.guard_unit] = ("[Errno 12] Cannot allocate memory",)
 
 
+def stop_guard(host: FakeHost) -> None:
+    manager_of(host).stop(LAYOUT.guard_unit)
+
+
 def take_kubelet_out(settings: dict[str, Any]) -> None:
     """Somebody takes kubelet, the guard and a route out of the configuration."""
     settings["gate"]["units"] = ["k3s.service"]
@@ -292,6 +296,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
         lambda host: refuse(host, KUBELET, OVERLAP)
     ),
     "differs: kubelet is masked until the next boot": right_but(*UNITS["masked"]),
+    "differs: somebody has stopped the guard": right_but(stop_guard),
     "differs: the guard has failed, and routes are missing": right_but(end_guard, lose_routes),
     "differs: routes of hostrouting are not configured": after(
         escaping_node, let_pass, lambda host: type_routes(host, *REPAIR)

@@ -17,7 +17,7 @@ REMEDIES: dict[State, str] = {
     "fails": SEE,
     "skipped": STATUS,
     "unknown": "if gate.units has a wrong name, correct it there",
-    "waiting": STATUS,
+    "waiting": SEE,
     "queued": "to see which: systemctl list-jobs",
     "stopped": STATUS,
 }
