@@ -49,5 +49,10 @@ def find_failing_python(host: Host, python: str, remedy: Remedy | None = None) -
         return
     reason = host.interpreter.why_not_run(python)
     if reason:
-        sentence = f"{python} cannot run {HostLayout.program_path}: {reason}"
-        yield Finding("requirement", "error", sentence, HostLayout.program_path, remedy)
+        yield Finding(
+            "requirement",
+            "error",
+            f"{python} cannot run {HostLayout.program_path}: {reason}",
+            HostLayout.program_path,
+            remedy,
+        )

@@ -2,14 +2,15 @@
 gate of this unit is open: the unit starts unchecked.
 
 systemd is asked what it has loaded, of each unit and of each loaded instance of a template. Nothing
-is changed here. Of drop-ins that systemd has not read yet, only one that takes the gate away is
-looked for. Not judged: drop-ins in an image; whether systemd ignores a failure of the gate
+is changed here. Of drop-ins that systemd has not read yet, only one with an empty `ExecCondition=`
+is looked for. Not judged: drop-ins in an image; whether systemd ignores a failure of the gate
 (`ExecCondition=-`); a drop-in that empties `UnsetEnvironment=`; a gate that a signal kills, if the
 unit has `SuccessExitStatus=SIGKILL` or the like.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -49,8 +50,25 @@ not see /run goes on without the lock.
 """
 _STATUS_OF_REFUSAL = "255"  # the exit status of a gate that refuses a start (`boot.units` says why)
 _BLANKS = " \t\r\v\f"  # what `[[:space:]]` means for the shell of the gate, in the C locale
-_FOLDERS = ("/usr/lib/systemd/system", "/run/systemd/system", HostLayout.unit_directory)
+_FOLDERS = (
+    "/usr/lib/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/run/systemd/system",
+    HostLayout.unit_directory,
+)
 """The folders of drop-ins. Of several with one name, systemd reads the one in the last folder."""
+# A line begins where no single backslash ends the line before, or where that one is a comment.
+# Comments do not end a line that goes on.
+_RESET = r"""(?mx)
+    (?: \A | (?<![\\\r])(?:\\\\)*[\n\r\0] | ^[ \t]*[#;].*\n )
+    (?: [ \t\n\r] | \\\r?\n )* ExecCondition
+    (?: [ \t] | \\\r?\n )* =
+    (?: [ \t] | \\\r?\n (?:[ \t]*[#;].*\n)* )*
+    (?: [\n\r\0] | \\?\Z )
+"""
+"""The line `ExecCondition=`, as systemd finds it: with spaces and tabs around both words, perhaps
+over several lines, with a backslash at the end of each but the last.
+"""
 # The remedy if systemd has not read the files as they are now.
 RELOAD = Remedy(command="systemctl daemon-reload")
 
@@ -117,8 +135,13 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
         return
     reason = _reason_to_open(host.files, entry)
     if reason:
-        sentence = f"{path} lets {spoken(units)} start unchecked until the next boot: {reason}"
-        yield Finding("gate-open", "warning", sentence, path, Remedy("to end this", f"rm {path}"))
+        yield Finding(
+            "gate-open",
+            "warning",
+            f"{path} lets {spoken(units)} start unchecked until the next boot: {reason}",
+            path,
+            Remedy("to end this", f"rm {path}"),
+        )
         return
     yield Finding(
         "file",
@@ -161,9 +184,8 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
     if manager is None:
         return  # `_find_what_opens_all` says so
     drop_in = HostLayout.drop_in_path(unit)
-    # For any unit but a template, both names are that of the unit, and it is asked about once.
-    names = dict.fromkeys((unused_instance(unit), instance_pattern(unit)))
-    for properties in manager.show(_PROPERTIES, *names):
+    # For any unit but a template, both names are that of the unit.
+    for properties in manager.show(_PROPERTIES, unused_instance(unit), instance_pattern(unit)):
         name = properties["Id"]
         # systemd does not show a template. So it was asked for an instance that nobody uses, and
         # what it shows of this instance is true of the template (`unit`).
@@ -176,23 +198,26 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
                 return  # its instances, which come after it, are open for the same reason
 
 
-def _find_resetting_drop_in(files: Files, unit: str) -> str:
+def _find_resetting_drop_in(files: Files, unit: str, *, is_outdated: bool) -> str:
     """The path of a drop-in on disk that takes the gate of this unit away: after our drop-in has
     added it to the commands of ExecCondition=, the line `ExecCondition=` deletes them all. Empty if
-    there is none.
+    there is none. A drop-in that this user may not read is an error only if systemd has files to
+    read again (`is_outdated`).
     """
     path_of_name: dict[str, str] = {}
-    for folder in _FOLDERS:  # of several drop-ins with one name, the one in the last folder counts
-        for name in files.names(f"{folder}/{unit}.d"):
-            path_of_name[name] = f"{folder}/{unit}.d/{name}"
+    # Of several drop-ins with one name, the last counts. Those in service.d are for all services.
+    for directory in ("service.d", f"{unit}.d"):
+        for folder in _FOLDERS:
+            for name in files.names(f"{folder}/{directory}"):
+                path_of_name[name] = f"{folder}/{directory}/{name}"
     for name, path in path_of_name.items():
-        if (
-            name > DROP_IN  # systemd reads it after ours
-            and name.endswith(".conf")
-            # It ignores the blanks around a key and its value.
-            and "ExecCondition=" in (files.read(path) or "").replace(" ", "").split("\n")
-        ):
-            return path
+        if name > DROP_IN and name.endswith(".conf"):  # systemd reads it after ours
+            try:
+                if re.search(_RESET, files.read(path) or ""):
+                    return path
+            except HostError:
+                if is_outdated:
+                    raise
     return ""
 
 
@@ -220,8 +245,10 @@ def _why_open(
         )
     is_loaded = GATE_MARK in properties["ExecCondition"]
     is_outdated = properties["NeedDaemonReload"] == "yes"
+    # systemd does not notice a new drop-in whose folder is new, too. So look at the files anyway.
+    resetting = _find_resetting_drop_in(files, name, is_outdated=is_outdated)
     # systemd runs the gate. Which file tells it to does not matter: perhaps one of the template.
-    if is_loaded and not is_outdated:
+    if is_loaded and not (is_outdated or resetting):
         return None
     # In every release, the command of the gate in our drop-in ends with these words.
     if not (is_ours(files, drop_in) and f"{GATE_MARK} %n\n" in (files.read(drop_in) or "")):
@@ -232,18 +259,22 @@ def _why_open(
     # load it again. Then systemd also loads our drop-in.
     if properties["LoadState"] in _NEVER_STARTS:
         return None
-    resetting = _find_resetting_drop_in(files, name)
-    if is_outdated and not resetting:  # the files are right: systemd need only read them
+    if not resetting:
         if is_loaded:
             return None
-        return _open_because(name, "systemd still uses the old files", RELOAD)
+        if is_outdated:  # the files are right: systemd need only read them
+            return _open_because(name, "systemd still uses the old files", RELOAD)
     cause = f"{resetting or 'another drop-in'} takes the ExecCondition= of the gate away"
     if not is_loaded:
         return _open_because(name, cause, take_line_out)
-    sentence = f"once systemd is reloaded, {name} starts unchecked: {cause}"
-    return Finding("requirement", "error", sentence, name, Remedy("take that line out first"))
+    return Finding(
+        "requirement",
+        "error",
+        f"once systemd is reloaded, {name} starts unchecked: {cause}",
+        name,
+        Remedy("take that line out first"),
+    )
 
 
 def _open_because(name: str, reason: str, remedy: Remedy | None = None) -> Finding:
-    sentence = f"{name} starts unchecked: {reason}"
-    return Finding("gate-open", "error", sentence, name, remedy)
+    return Finding("gate-open", "error", f"{name} starts unchecked: {reason}", name, remedy)

@@ -47,8 +47,8 @@ _PROPERTIES = (
     "ConditionTimestamp",
     "ExecMainStartTimestamp",
 )
-# By a value of ActiveState, SubState or LoadState: the state of the unit. The first counts: a unit
-# can be masked while it runs, or after it has failed.
+# By a value of ActiveState, SubState or LoadState: the state of the unit. Of several rows that fit,
+# the first counts: a unit can be masked while it runs, or after it has failed.
 #
 # In the substate "condition", systemd runs an ExecCondition=, such as our gate. systemd starts a
 # unit that "fails" again; it has given up on one that is "stuck".
@@ -127,8 +127,10 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
     unit = properties["Id"]
     state = UnitState(unit, _name_state(properties), properties["StateChangeTimestamp"])
     # After many failures, systemd refuses another start unless reset-failed comes before it.
-    reset = command_of("systemctl reset-failed", unit)
-    start_again = Remedy("when that is mended", f"{reset} && {command_of('systemctl start', unit)}")
+    start_again = Remedy(
+        "when that is mended",
+        f"{command_of('systemctl reset-failed', unit)} && {command_of('systemctl start', unit)}",
+    )
     see_journal = Remedy("see", command_of("journalctl -u", unit), needs_root=False)
     # `systemctl status` names a condition that was not met. The journal of systemd 249 does not.
     see_status = see_journal._replace(command=command_of("systemctl status", unit))
@@ -159,7 +161,6 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
 def _name_state(properties: Mapping[str, str]) -> State:
     """Name the state of a unit from what systemd shows of it (`properties`)."""
     shown = {properties["ActiveState"], properties["SubState"], properties["LoadState"]}
-    # Of several rows that fit, the first counts: a unit can be masked, for example, while it runs.
     for value, state in _STATE_BY_VALUE.items():
         if value in shown:
             return state

@@ -187,6 +187,20 @@ def a_unit_that_another_one_holds_back(repaired: System) -> None:
     repaired.must("systemctl", "start", KUBELET)
 
 
+def a_drop_in_that_would_open_the_gate(repaired: System) -> None:
+    """Given one that systemd has not read, nothing is proposed that would have it read."""
+    for folder in (f"{KUBELET}.d", "service.d"):
+        path = f"{LAYOUT.unit_directory}/{folder}/60-other.conf"
+        repaired.lay(path, "[Service]\n\tExecCondition=\n")
+        page = status(repaired)
+        assert page.startswith(f"DIFFERS: once systemd is reloaded, {KUBELET} starts unchecked")
+        assert f"{path} takes the ExecCondition= of the gate away" in page
+        assert "hostrouting apply" not in page
+        assert hostrouting(repaired, "apply", "--config", LAYOUT.config_path).returncode == 1
+        assert "gate" in repaired.show(KUBELET, "ExecCondition")
+        repaired.outside(path).unlink()
+
+
 INCIDENTS = (
     a_refused_unit,
     a_unit_that_waits_for_a_lock,
@@ -194,6 +208,7 @@ INCIDENTS = (
     a_start_that_waits_for_another_unit,
     a_start_that_is_skipped,
     a_unit_that_another_one_holds_back,
+    a_drop_in_that_would_open_the_gate,
 )
 
 

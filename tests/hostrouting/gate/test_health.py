@@ -16,7 +16,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
-from tests.support.statuses import Change, close_files, lost, stop_systemd, written
+from tests.support.statuses import DROP_INS, Change, close_files, lost, stop_systemd, written
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
@@ -163,7 +163,9 @@ def test_files_that_systemd_has_not_read(host: FakeHost) -> None:
 
 UNREAD = {
     "/usr/lib/systemd/system/NAME.d/10-x.conf": True,
+    "/usr/local/lib/systemd/system/NAME.d/10-x.conf": True,
     "/run/systemd/system/NAME.d/10-x.conf": True,
+    f"{UNITS}/service.d/10-x.conf": True,
     f"{UNITS}/NAME.d/10-x.conf": True,
     f"{UNITS}/NAME.d/00-before.conf": False,
     f"{UNITS}/NAME.d/10-x.conf.bak": False,
@@ -199,12 +201,24 @@ def test_a_drop_in_that_systemd_has_not_read(path: str, mode: str) -> None:
     assert find_faults(host, [KUBELET]) == ()
 
 
-def test_an_unread_drop_in_that_cannot_be_read() -> None:
-    """Nobody knows whether it takes the gate away."""
+@pytest.mark.parametrize("text", DROP_INS)
+def test_the_line_that_takes_the_gate_away(text: str) -> None:
+    """It is read as systemd reads it, which does not notice at once that a new folder is there."""
     host = configured(WANTED._replace(gate=GateConfig((KUBELET,))))
-    manager_of(host).properties[KUBELET] = {"LoadState": "loaded", "NeedDaemonReload": "yes"}
+    manager_of(host).properties[KUBELET] = {"LoadState": "loaded", "NeedDaemonReload": "no"}
+    host.files.texts[f"{UNITS}/service.d/10-x.conf"] = f"[Service]\n{text}"
+    names = [fault.name for fault in find_faults(host, [KUBELET])]
+    assert names == ["requirement"] * DROP_INS[text]
+
+
+def test_an_unread_drop_in_that_cannot_be_read() -> None:
+    """Nobody knows whether it takes the gate away; one that systemd has read does not."""
+    host = configured(WANTED._replace(gate=GateConfig((KUBELET,))))
     path = f"{UNITS}/{KUBELET}.d/10-x.conf"
     host.files.texts[f"{path}/x"] = ""
+    manager_of(host).properties[KUBELET] = {"LoadState": "loaded", "NeedDaemonReload": "no"}
+    assert find_faults(host, [KUBELET]) == ()
+    manager_of(host).properties[KUBELET]["NeedDaemonReload"] = "yes"
     with pytest.raises(HostError, match=path):
         find_faults(host, [KUBELET])
 
