@@ -17,15 +17,20 @@ if TYPE_CHECKING:
     from hostrouting.host.host import Host
 
 _REMEDY = Remedy(
-    f"correct {HostLayout.config_path}, or put it back; then",
+    "correct the file, or put it back; then",
     our_command("status"),
     needs_root=False,
     otherwise=Remedy(
-        "with a backup, or another file",
-        our_command("apply --allow-removal --config FILE"),
+        "if a newer hostrouting wrote it",
+        f"{HostLayout.node_command} status",
+        needs_root=False,
         otherwise=Remedy(
-            "to remove hostrouting (the routes go, and nothing holds units back)",
-            our_command("remove"),
+            "with a backup, or a new file (echo '{}' | hostrouting repair CIDR --config - > FILE)",
+            our_command("apply --allow-removal --config FILE"),
+            otherwise=Remedy(
+                "to remove hostrouting (the routes go, and nothing holds units back)",
+                our_command("remove"),
+            ),
         ),
     ),
 )

@@ -139,8 +139,7 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
     if is_template(unit):
         own_name = template_of(own_name)
     elif properties["LoadState"] == "not-found":
-        unknown = UnitState(unit, "unknown")
-        yield Finding("unit", "note", unknown.sentence, unit)
+        yield Finding("unit", "note", UnitState(unit, "unknown").sentence, unit)
     if own_name != unit:
         sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
         remedy = f"name {own_name} in gate.units"

@@ -232,7 +232,7 @@ CASES: dict[
 }
 
 
-CALL = re.compile(rf"\bhostrouting ((?:{'|'.join(COMMANDS)})\b[^|;&\n]*)")
+CALL = re.compile(rf"\bhostrouting ((?:{'|'.join(COMMANDS)})\b[^|;&>\n]*)")
 """A call of hostrouting that is printed, and its words."""
 READING = {"check", "plan", "repair", "status"}
 """The commands that change nothing: one host will do for the page and the document."""

@@ -589,7 +589,9 @@ def test_an_unusable_config_json(text: str | None, rule: str, wanted: HostRoutin
         del host.files.links[LAYOUT.config_path]
         host.files.texts[LAYOUT.config_path] = text
     before = disk(host)
-    correct = "; correct .*json, or put it back; then: hostrouting status; with a b"
+    correct = (
+        "; correct the file, or put it back; then: hostrouting status; if a newer .*; with a b"
+    )
     words = f"{rule}.*{correct}.*to remove hostrouting .*, as root: hostrouting remove"
     for task in (ConfigureStaticRoutes, Configure):
         failure_of(run, task(WANTED, host=host), of=ConfigError, match=words)
