@@ -280,10 +280,12 @@ class Context:
             deadline = self._scope_that_stops_first.stop.moment
             self.clock.wait(lambda: block_has_ended or self.cancelled, deadline)
             was_cancelled = self.cancelled
-            if was_cancelled or block_raised_cancelled:
-                self._call(callback)
-            watcher_has_ended = True
-            self.clock.wake()
+            try:
+                if was_cancelled or block_raised_cancelled:
+                    self._call(callback)
+            finally:  # also if the callback raises Cancelled
+                watcher_has_ended = True
+                self.clock.wake()
 
         watcher = self.clock.start(watch, name="phases-on-cancel")
         try:

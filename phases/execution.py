@@ -6,7 +6,8 @@ Groups call `new_step` for each of their tasks, and later either `run_step` or `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Generator, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timezone
@@ -73,16 +74,15 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
     """Call the task's method `action`, and return its result. A task that the run leaves out, or
     that has no such method, is not called: its step is skipped, and the result is a Skip.
     """
-    reason = "left out by skip" if step.name in ctx.skip else ""
+    if step.name in ctx.skip:
+        return record_unstarted(step, ctx, "left out by skip")
     # In the undo after a failed run, `ctx.ran` has the paths of the tasks to undo. A group is also
     # called if a task inside it is among them. A task that an undo executes has the action do
     # here: it is part of the work of that undo, and not limited to these paths.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):
-            reason = "it did nothing in that run"
-    if reason:
-        return record_unstarted(step, ctx, reason)
+            return record_unstarted(step, ctx, "it did nothing in that run")
     method = _method_of(task, action)
     if method is None:
         return record_unstarted(step, ctx, f"offers no {action}")
@@ -161,7 +161,7 @@ def _record_result(step: Step, result: object) -> None:
     Raises WouldFail if a plan says that the task would fail; the step then has both the plan and
     the error.
     """
-    require_finished(result)  # raises if it is a coroutine, which nobody would await
+    require_finished(result)
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
         step.reason = result.reason
@@ -176,12 +176,15 @@ def _record_result(step: Step, result: object) -> None:
 
 
 def require_finished(result: object) -> None:
-    """Raise InvalidTask if a function returned a coroutine, which nobody would wait for."""
+    """Raise InvalidTask if a function returned work that nobody would do or wait for: a generator,
+    a coroutine or a future. Other iterators, such as files, may be returned.
+    """
     if iscoroutine(result):
         result.close()  # Python would warn of it later, somewhere else
+    if isinstance(result, (Generator, AsyncGenerator, Awaitable, Future)):
         raise InvalidTask(
-            "nobody waits for the coroutine that was returned: wait for it in the function, with "
-            "await_in_task"
+            f"nobody finishes {result}, which was returned: finish it in the function, without "
+            "`yield`, and a coroutine with await_in_task"
         )
 
 

@@ -103,9 +103,9 @@ def parallel(
     return FunctionTask(name, do, subtasks=tasks)
 
 
-def _require_positive(number: int, name: str) -> None:
-    if number < 1:
-        raise ValueError(f"{name} is {number}; it must be 1 or more")
+def _require_positive(number: float, name: str) -> None:
+    if number <= 0:
+        raise ValueError(f"{name} is {number}; it must be more than 0")
 
 
 def _why_others_stop(error: BaseException) -> str:
@@ -140,6 +140,7 @@ def retry(
     """
     if attempts is not None:
         _require_positive(attempts, "retry: attempts")
+    isinstance(None, on)  # raises TypeError now, and not beside the first failure of the task
 
     def do(ctx: Context) -> T:
         # Try until the task succeeds, fails for good, or has no time for another attempt.
@@ -155,8 +156,8 @@ def retry(
                 wait = full_wait * (1 - jitter * random.random())  # noqa: S311  it is not a secret
                 left = ctx.remaining()  # 0 if the run was cancelled: then this failure is raised
                 if left is not None:
-                    took = ctx.clock.now() - began
-                    longest_wait = left - took - _TO_SPARE
+                    # Leave as much time as this attempt took, and a bit more.
+                    longest_wait = left - (ctx.clock.now() - began) - _TO_SPARE
                     if longest_wait < 0.001:  # no time; not 0, because floats are rounded
                         raise
                     wait = min(wait, longest_wait)
@@ -191,6 +192,7 @@ def deadline(task: Task[T], seconds: float) -> WrappedTask[T]:
     A task that succeeds late has still succeeded. A thread cannot be stopped from outside, so a
     task that never calls ctx.check() or ctx.sleep() runs to its end.
     """
+    _require_positive(seconds, "deadline: seconds")
 
     def do(ctx: Context) -> T:
         with ctx.within(seconds) as limited:

@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from phases.context import Context, T, Task, derived, with_run_id
 from phases.execution import in_dry_run, new_step, run_step
-from phases.step import Action, Status, Step
 from phases.tasks import AnyTask, WrappedTask, require_known, valid_tree
 from phases.values import describe_error
 
 if TYPE_CHECKING:
     import asyncio
+
+    from phases.step import Action, Step
 
 
 def execute(task: Task[T], ctx: Context | None = None) -> T:
@@ -132,12 +133,8 @@ def await_in_task(
     to go on meanwhile: begin the run with `run_async`, and not with `run`, which blocks the loop.
 
     If the task is cancelled, the coroutine is cancelled, and has ended when Cancelled is raised. If
-    the loop was stopped, but not closed, this waits for it.
+    the loop has not begun, or was stopped but not closed, this waits for it.
     """
-    import asyncio  # noqa: PLC0415  see run_async
-
-    if not asyncio.iscoroutine(coroutine):
-        raise TypeError(f"{coroutine!r:.80} is not a coroutine; call an async function: fetch()")
     running: asyncio.Task[T]
     # Gets the coroutine's asyncio task once that has ended, with its result or its error.
     ended: Future[asyncio.Task[T]] = Future()
@@ -161,11 +158,13 @@ def await_in_task(
     with ctx.on_cancel(cancel):
         while not ended.done():
             if loop in ctx.blocked_loops or loop.is_closed():
-                cancel()
-                raise RuntimeError(
-                    "the event loop has ended, or waits for this run itself: begin the run with "
-                    "run_async, and call plan and undo in asyncio.to_thread"
-                )
+                try:
+                    cancel()
+                finally:  # also if the loop is closed, so that it cannot cancel a coroutine
+                    raise RuntimeError(
+                        "the event loop has ended, or waits for this run itself: begin the run "
+                        "with run_async, and call plan and undo in asyncio.to_thread"
+                    )
             wait([ended], 0.1)  # seconds
     return ended.result().result()
 
@@ -227,7 +226,8 @@ class _Run:
         self.signals: list[int] = []
         # For how many of these signals `_stop` was called already.
         self._stopped_for = 0
-        self._task, self._action = task, action
+        self._task = task
+        self._action = action
         # Not by `clock.start`, so that a FakeClock does not count this thread. It counts the main
         # thread, which waits for this one, but not by the clock: if it counted both, it would never
         # jump. So a wait of this thread counts as if the main thread waited by the clock.
@@ -267,7 +267,7 @@ class _Run:
     def wait(self) -> None:
         """Wait until the thread of the run has ended. If an error is raised meanwhile, by a signal
         handler of the program (SIGALRM) or by its logging of a signal, the run is cancelled. The
-        last such error is raised when the thread has ended.
+        last such error is raised when the thread has ended; so is an error that the report has not.
         """
         raised = None
         while self.thread.is_alive():
@@ -279,7 +279,9 @@ class _Run:
             except BaseException as error:  # noqa: BLE001  raised below
                 raised = error
                 self.ctx.cancel(describe_error(error))
-        if raised is not None:
+        if self.report.status in {"running", "ok"}:
+            raised = raised or self.error  # such as an error of the clock, or None
+        if raised:
             raise raised
 
     def pauses(self) -> Iterator[float]:
@@ -306,7 +308,7 @@ class _Run:
         running = [
             step.label
             for step in self.report.walk()
-            if step.start and not step.children and step.status is Status.RUNNING
+            if step.start and not step.children and step.status == "running"
         ]
         self.ctx.log.warning(
             "%s: stopping, waiting for %s", reason.name, ", ".join(running) or "the end"
@@ -403,7 +405,7 @@ def _paths_to_undo(report: Step) -> frozenset[tuple[str, ...]]:
     paths: set[tuple[str, ...]] = set()
     for step in report.walk():
         # An attempt that failed may have left something, even if the next one had nothing to do.
-        has_changed_nothing = step.status is Status.SKIPPED and step.attempts == 1
+        has_changed_nothing = step.status == "skipped" and step.attempts == 1
         if step.action == "do" and step.start is not None and not has_changed_nothing:
             paths.add(step.path)
     return frozenset(paths)
