@@ -66,6 +66,7 @@ STEPS: dict[PassPart, str] = {
 }
 """By part of a pass: the name of its step in a run. The task for this part alone has it, too."""
 _NOTHING_INSTALLED = "nothing is configured, and nothing is installed"
+_NO_PROBE_REWRITE = "no probe rewrite is configured, and none is loaded"
 _ALL_RIGHT = "everything is as it should be"
 _NO_KERNEL = "an image has no kernel; this is done when it boots"
 """Why a run, or a part of one, is skipped."""
@@ -297,7 +298,7 @@ def _make_part(
     if host.is_image:
         return phases.Skip(_NO_KERNEL)
     if part == "probe_rewrite" and not (wanted.config.probe_rewrite.enabled or plan.operations):
-        return phases.Skip(_NOTHING_INSTALLED)  # a pass would ask nft, which need not be there
+        return phases.Skip(_NO_PROBE_REWRITE)  # a pass would ask nft, which need not be there
     remaining = ctx.remaining()
     if remaining is not None:
         # Give up shortly before the deadline: DeadlineExceeded would not say what was missing.
