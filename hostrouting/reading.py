@@ -352,7 +352,7 @@ def load(path: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
     """Call `make` with the content of a file or a pipe (`-` is standard input), and return the
     result. If the file cannot be read, or `make` finds a fault, a ConfigError names the file.
     """
-    source = "standard input" if path == "-" else os.fspath(path)
+    source = "standard input" if path == "-" else os.fspath(path) or "''"
     try:
         if path == "-":
             text = sys.stdin.buffer.read()

@@ -63,7 +63,8 @@ def parallel(
         variables = contextvars.copy_context()
         steps = ((task, new_step(task.name, inside)) for task in tasks)
         # Each thread takes tasks from the left, and ends when it takes a None. There is one more
-        # None for this thread, which takes the remaining tasks if a thread cannot be started.
+        # None for this thread, which takes the remaining tasks if its wait for the others is
+        # interrupted.
         untaken = deque([*steps, *[None] * (count + 1)])
         errors: list[BaseException] = []
         ended_threads: list[threading.Thread] = []

@@ -35,8 +35,8 @@ class TaskRun(NamedTuple):
         """The lines of the page that say how the run ended, and what it changed. After a success,
         the first line ends with `done` or, if nothing was changed, with `nothing` (if given). After
         a failure, it says what failed. `shown_below` are findings that the page shows after
-        these lines, with their remedies. Here, each is left out, unless it is the first error of a
-        step: then the line FAILED has its sentence.
+        these lines, with their remedies. These lines leave them out, except in a line FAILED, which
+        has the sentence of the first error of a step.
         """
         if not self.report.ok:
             yield from self._failure_lines({finding.sentence for finding in shown_below})
@@ -50,11 +50,14 @@ class TaskRun(NamedTuple):
 
     def _failure_lines(self, shown_below: Collection[str]) -> Iterator[str]:
         # Why the run failed or stopped, before the list of what it has changed. `shown_below` are
-        # the sentences of the findings that the page shows below, with their remedies. Here, such
-        # a finding has at most the line FAILED, if it is the first error of a step.
+        # the sentences of the findings that the page shows below, with their remedies. Of these, a
+        # line FAILED has the first error of a step, and the others are left out here.
         for step in self.report.failures:
-            findings = getattr(step.error, "findings", ())
-            errors = [finding for finding in findings if finding.severity == "error"]
+            errors = [
+                finding
+                for finding in getattr(step.error, "findings", ())
+                if finding.severity == "error"
+            ]
             if errors:
                 first = errors[0]
                 yield f"FAILED: {first.sentence}"

@@ -31,7 +31,7 @@ def repair_options(arguments: argparse.Namespace) -> str:
     options += repeated_option("--dev", arguments.dev)
     options += repeated_option("--allow", getattr(arguments, "allow", []))  # `check` has no --allow
     if arguments.config is not None:
-        is_pipe = arguments.config.startswith(("-", "/dev/", "/proc/"))
+        is_pipe = arguments.config.startswith(("-", "/dev/fd/", "/dev/stdin", "/proc/"))
         options += repeated_option("--config", ["FILE" if is_pipe else arguments.config])
     return options
 

@@ -153,6 +153,7 @@ CNIS = (
         (Refusal(PROTOCOL_BOOT, ("blackhole",), {4: (8, 30), 6: (48, 124)}, proof="first"),),
         serves=("Calico",),  # Canal
     ),
+    # tigera/operator pkg/controller/migration/convert, getCNIPlugin
     Cni("GKE", _devices(pod="gke* veth")),
     # kubernetes-sigs/kindnet
     Cni("kindnet", _devices(pod="knet* veth")),
@@ -160,15 +161,21 @@ CNIS = (
     Cni("Istio", _devices("istioin geneve, istioout geneve"), serves=None),
     # squat/kilo --interface; --compatibility says whose pods they are
     Cni("Kilo", _devices("kilo0 wireguard"), serves=("Cilium",)),
+    # talos pkg/machinery/constants, KubeSpanLinkName
     Cni("KubeSpan", _devices("kubespan wireguard"), serves=None),
+    # kube-router pkg/tunnels, docs/tunnels.md
     Cni("kube-router", _devices("tun-* ipip ip6tnl", bridge="kube-bridge bridge")),
+    # kube-ovn pkg/util/const.go, NodeNic
     Cni("Kube-OVN", _devices("ovn0 openvswitch tun"), serves=("Cilium",)),  # chained behind it
+    # kubernetes pkg/kubelet/dockershim/network/kubenet (until 1.23)
     Cni("kubenet", _devices(bridge="cbr0 bridge")),
-    # --ovnkube-node-mgmt-port-netdev renames a virtual function, which has no kind, beside a DPU
+    # ovn-kubernetes --ovnkube-node-mgmt-port-netdev renames a virtual function beside a DPU: it has
+    # no kind
     Cni(
         "OVN-Kubernetes",
         (*_devices("ovn-k8s-mp* openvswitch tun"), Device("ovn-k8s-mp#", ("",), "network")),
     ),
+    # openshift/sdn pkg/network/node/ovscontroller.go
     Cni("OpenShift SDN", _devices("tun0 openvswitch")),
     # containernetworking/plugins bridge, ptp; minikube 1-k8s.conflist; kubernetes-the-hard-way
     Cni(
@@ -187,6 +194,7 @@ CNIS = (
         ),
         serves=None,  # with manageCniPlugin: false, another CNI has the pods
     ),
+    # weave net/bridge.go
     Cni("Weave Net", _devices("weave bridge")),
 )
 

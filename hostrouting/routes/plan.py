@@ -40,9 +40,8 @@ from hostrouting.routes.uplink import Need, Uplink
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
     """The route by which replies to probes leave this host, if the configuration wants one
-    (`ensureRoute`). It leads to the network of the global address from which probes seem to come
-    (such as fd00::1/64), and has no gateway. Callers leave it out if a configured static route has
-    the same key.
+    (`ensureRoute`). It leads to the global address from which probes seem to come, and has no
+    gateway. Callers leave it out if a configured static route has the same key.
     """
     rewrite = config.probe_rewrite
     if not (rewrite.enabled and rewrite.ensure_route):
@@ -103,7 +102,7 @@ def _plan_route(
     if isinstance(wanted, Need):
         if working is None:
             return RoutePlan(waiting=((wanted, static),))
-        # No need, in spite of its class: the phrase says what the route will do then (`Need`).
+        # A `Need` also holds the phrase for what a route that stays will do after a reboot.
         after_reboot = Need(f"wait for {wanted}", wanted.remedy)
     elif working is None or may_move or _follows_its_routers(working, wanted, uplink.defaults):
         return RoutePlan(steps_for_key(wanted, present))
