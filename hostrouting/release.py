@@ -25,8 +25,8 @@ def _how_it_is_called() -> str:
         import shlex  # noqa: PLC0415  the gate needs none
 
         archive = f"{folder}.pyz"
-        # If only the archive is typed, the python3 of PATH runs it. So this is enough only if a
-        # python3 runs it now: the one of PATH may be too old.
+        # If only the archive is typed, the python3 of PATH runs it. Another interpreter, such as
+        # python3.12, was probably typed because that one is too old.
         is_enough = os.access(archive, os.X_OK) and os.path.basename(sys.executable) == "python3"
         return shlex.join([archive] if is_enough else [sys.executable, archive])
     if __file__.startswith("/proc/"):  # the gate imports the program of the node from a descriptor

@@ -426,8 +426,8 @@ def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
 
 def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """A device of a known CNI is fine. But it is in doubt if it may be left behind by a migration
-    from one CNI to another: its CNI does not lead to the pods of this node, which are another
-    CNI's; or the route is to addresses in a network of the uplink or of another bridge of pods.
+    from one CNI to another. Two things show this: the route is to addresses in a network of the
+    uplink or of another bridge of pods; or the pods of this node are another CNI's.
 
     There is no opinion if the CNI does not use the device for such a route. A pod's device is for
     routes to single addresses, so not for a wide route (`is_wide`, to several addresses). A device
@@ -444,13 +444,14 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
     cni, row = cni_row
     if (row.use == "pod" and taken.is_wide) or (row.use == "marked" and not taken.by_mark_or_iif):
         return None
-    # Left behind, because the addresses are those of another network?
+    # Left behind, because the addresses are those of another network? The route to a single pod
+    # may lie in any network.
     if taken.is_wide:
         for owner in judge.devices.devs_with_network_around(taken.route.prefix):
             is_rival = owner in judge.uplinks.devs or judge.devices.is_used_as(owner, "bridge")
             if is_rival and owner != dev:
                 return Opinion(Grade.DOUBT, TWO_CNIS, f"{dev} beside the network of {owner}")
-    # Left behind, because the pods are another CNI's?
+    # Left behind, because the pods are another CNI's? Other devices lead to no pods of this node.
     if row.use in {"network", "bridge"}:
         for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
             if not _serves(cni, pods_cni):

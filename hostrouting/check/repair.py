@@ -132,6 +132,7 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
     covering += judge.devices.routes_to_pods.covering(part.first)
     for route in covering:
+        # A right one leads the packets to another device than the uplink, to which they belong.
         if route != decision.route and judge.opinion_on_route(route).belongs_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]; the first one has to go")
     return None

@@ -471,9 +471,8 @@ class Fib:
     @cached_property
     def tables_for_plain(self) -> set[int]:
         """The tables that some rule may look up for plain packets (root's, without a mark, a source
-        or a device). A rule with `not` always counts, because nearly every such rule selects some
-        of them: if it has conditions, those that do not meet them; if it has a `to`, those to other
-        addresses.
+        or a device). A rule with `not` always counts, because nearly each one selects some of these
+        packets: `not fwmark 1` selects all of them, and `not to 10.0.0.0/8` those to others.
         """
         rules = [each for each in self.applied if each.is_met_by_plain or each.invert]
         return {each.rule.table for each in rules}

@@ -34,7 +34,9 @@ class RouteStep(NamedTuple):
 
     @property
     def remedy(self) -> Remedy | None:
-        """What an operator can do about a conflict; None for any other step."""
+        """What an operator can do about a conflict, for which `reason` names the other program's
+        route; None for any other step.
+        """
         if self.action != "conflict":
             return None
         return Remedy(

@@ -155,8 +155,8 @@ class Uplink:
         """Return the next hops of a route to this destination, or what the route still needs before
         it can be added. `dev` or `gateway` is None if the route does not name it.
         """
-        # Without a named device, take the only expected one. But a named gateway may be on another
-        # card: the default route shows that below, unless it is in doubt.
+        # If no device is named, take the only expected one; but not if a gateway is named, which
+        # may be on another card. If it is in doubt which default route counts, always take it.
         takes_expected_dev = gateway is None or self._devs_in_doubt
         if takes_expected_dev and dev is None and len(self._expected_ways_out) == 1:
             [dev] = self._expected_ways_out
@@ -177,7 +177,7 @@ class Uplink:
         # A gateway that is named may need a device. If the default route has a next hop with this
         # gateway, that shows the device. Otherwise the gateway is assumed to be on the named device
         # or, if none is named, on the device of the default route.
-        elif dev or hops:  # `gateway` is named
+        elif dev or hops:
             with_gateway = [hop for hop in hops if hop.gateway == gateway]
             hops = with_gateway or [NextHop(dev or hops[0].dev, gateway)]
         if not hops:

@@ -42,7 +42,8 @@ def list_routes(
     dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
     kinds: dict[bytes, tuple[Route, list[int]]] = {}
     """By kind, that is, by all bytes of a message except its destination: the route of the first
-    such message, and the ranges of the destinations that are returned (`_borders_of_overlapping`).
+    such message, and the borders of the ranges in which a destination has to lie to be returned.
+    All routes of a kind have the same prefix length, which is one of these bytes.
     """
     routes: list[Route] = []
     # A run is several messages of the same size, one after another.
