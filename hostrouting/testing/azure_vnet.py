@@ -53,8 +53,9 @@ class FakeEbtables(Faulty[HostError]):
             left = list(self.rules)  # a copy, so that a refusal deletes nothing
             for rule in rules:
                 if rule.text not in left:
-                    sentence = f"ebtables could not delete {rule.text}"
-                    raise HostError(sentence, what="ebtables", kind="refused")
+                    raise HostError(
+                        f"ebtables could not delete {rule.text}", what="ebtables", kind="refused"
+                    )
                 left.remove(rule.text)
             self.rules = left
 
@@ -62,11 +63,10 @@ class FakeEbtables(Faulty[HostError]):
 class FakeLinkLayer(Faulty[BackendError]):
     """The link layer as tables, which a test can change as another process would."""
 
-    def __init__(self, view: LinkLayerView | None = None) -> None:
+    def __init__(self, view: LinkLayerView = LinkLayerView()) -> None:  # noqa: B008  not changed
         # The tables begin as copies of those in `view`, or empty; a test can change them.
         # LinkLayerView says what each has.
         super().__init__()
-        view = view or LinkLayerView()
         self.macs = dict(view.macs)
         self.peers = dict(view.peers)
         self.neighbours = list(view.neighbours)
@@ -85,8 +85,11 @@ class FakeLinkLayer(Faulty[BackendError]):
         # Like KernelLinkLayer, leave an entry that has another MAC address by now, and return False
         # then. Return True if the entry is gone.
         with self.call_that_may_fail():
-            key = (neighbour.ip, neighbour.dev)
-            present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]
+            present = [
+                entry
+                for entry in self.neighbours
+                if (entry.ip, entry.dev) == (neighbour.ip, neighbour.dev)
+            ]
             if present == [neighbour]:
                 self.neighbours.remove(neighbour)
                 return True

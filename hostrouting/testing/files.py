@@ -129,6 +129,7 @@ class FakeFiles:
     def _check_and_note(self, verb: str, path: str, *kinds: str) -> None:
         # Before a change of the path: note it in `writes`, or raise HostError if the path cannot be
         # changed, or something is there that is of none of these kinds.
+        assert all(map(os.path.isabs, self.broken)), "a path in `broken` begins with /"  # noqa: S101
         reason = self.broken.get(path) or self._why_broken(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)

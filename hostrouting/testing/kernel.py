@@ -327,8 +327,9 @@ class FakeKernel(RouteBackend):
             requested = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
-            problem = f"preferred source {route.prefsrc} is not an address of this host"
-            raise KernelError(errno.EINVAL, problem)
+            raise KernelError(
+                errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host"
+            )
         accepted = route._replace(next_hops=tuple(next_hops))
         if route.prefix.family == IPV4:
             return accepted
@@ -399,8 +400,9 @@ class FakeKernel(RouteBackend):
         elif rivals and must_be_only:
             obstacle = "another route"
         if obstacle:
-            problem = f"{obstacle} has the same destination and metric: [{rivals[0]}]"
-            raise KernelError(errno.EEXIST, problem)
+            raise KernelError(
+                errno.EEXIST, f"{obstacle} has the same destination and metric: [{rivals[0]}]"
+            )
         for entry in entries:
             self._append(entry)
 
@@ -478,9 +480,14 @@ def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
 
 def _ipv6_routes_of(address: Address) -> list[Route]:
     """The routes that Linux adds for an IPv6 address: to itself, and to its network."""
-    own = Prefix.of(address.ip)
     next_hops = (NextHop(address.dev),)
-    local = Route(own, next_hops, table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
+    local = Route(
+        Prefix.of(address.ip),
+        next_hops,
+        table=TABLE_LOCAL,
+        type="local",
+        protocol=PROTOCOL_KERNEL,
+    )
     if address.ip.is_loopback:  # for ::1, Linux adds no route to a network
         return [local]
     connected = Route(
@@ -575,8 +582,7 @@ def _is_deleted_with(route: Route, name: str, lost_ips: Collection[IP]) -> bool:
     if name in route.devs:
         return True
     # Linux looks for a source that is gone only in IPv4, and only in table main.
-    is_ipv4 = route.prefix.family == IPV4
-    return is_ipv4 and route.table == TABLE_MAIN and route.prefsrc in lost_ips
+    return route.prefix.family == IPV4 and route.table == TABLE_MAIN and route.prefsrc in lost_ips
 
 
 def _answer(fib: Fib, destination: IP) -> Answer:

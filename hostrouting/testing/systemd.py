@@ -29,8 +29,6 @@ _NO_SYSTEMD = (
     "Failed to connect to bus: Host is down"
 )
 """What systemctl prints where systemd does not run, on one line."""
-_STATE_PROPERTIES = ("ActiveState", "SubState")
-"""The properties that a start changes."""
 
 
 @attrs.define
@@ -38,14 +36,15 @@ class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
     fail to start, and so do those that are masked and, on a FakeHost, those that its gate refuses.
     A unit without a file starts, because systemd would read kubelet.service and others from folders
-    that a test need not fill. Keys that a test sets are whole names of units: `kubelet.service`.
+    that a test need not fill. Keys that a test sets are whole names of units: `kubelet.service`;
+    those of `failing` need no suffix.
     """
 
     running: bool = True
     """Whether systemd runs. If not, every method but `is_running` raises HostError."""
     calls: list[str] = attrs.field(factory=list)
-    failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Units that fail to start, each with the lines that it logs."""
+    failing: dict[str, str | tuple[str, ...]] = attrs.field(factory=dict)
+    """Units that fail to start, each with the line or the lines that it logs."""
     states: dict[str, str] = attrs.field(factory=dict)
     """The states of units; "inactive" if none is given."""
     properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
@@ -93,10 +92,15 @@ class FakeManager:
                 self._set_state(unit, "failed")
                 # The main process was not started, so it has no exit status.
                 raise unit_failed(unit, result="exit-code", status="0", lines=refusal)
-        # A key of a test that is not the whole name, such as "kubelet", raises a KeyError here.
-        if unit in map(unit_name, self.failing):
-            self._set_state(unit, "failed")
-            raise unit_failed(unit, result="exit-code", status="1", lines=self.failing[unit])
+        for name, lines in self.failing.items():
+            if unit_name(name) == unit:
+                self._set_state(unit, "failed")
+                raise unit_failed(
+                    unit,
+                    result="exit-code",
+                    status="1",
+                    lines=(lines,) if isinstance(lines, str) else lines,
+                )
         self._set_state(unit, "active")
 
     def stop(self, unit: str) -> None:
@@ -130,7 +134,7 @@ class FakeManager:
         because it would be shown in place of the new one.
         """
         self.states[unit] = state
-        for name in _STATE_PROPERTIES:
+        for name in ("ActiveState", "SubState"):  # what a start changes
             self.properties.get(unit, {}).pop(name, None)
 
     def _require_running(self) -> None:
@@ -161,7 +165,6 @@ class FakeManager:
             read = on_disk  # an instance that is not loaded yet: systemd reads its files only now
         files = _files_of(unit, read)
         is_current = files == _files_of(unit, on_disk)
-        is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
         state = self.states.get(unit, "inactive")
         has_failed = state == "failed"
         return {
@@ -171,7 +174,9 @@ class FakeManager:
             "ExecMainStatus": "1" if has_failed else "0",
             "NRestarts": "0",
             "LoadState": _load_state(unit, files),
-            "UnitFileState": "enabled" if is_enabled else "",
+            "UnitFileState": "enabled"
+            if f"{_FOLDER}multi-user.target.wants/{unit}" in read
+            else "",
             "DropInPaths": " ".join(files.drop_ins),
             **_properties_that_are_lists(unit, [files.text or "", *files.drop_ins.values()]),
             "NeedDaemonReload": "no" if is_current else "yes",

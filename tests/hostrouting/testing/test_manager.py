@@ -104,12 +104,6 @@ def test_a_pattern() -> None:
     assert matching == ["m@a.service", "m@b.service", "m@c.service"]
 
 
-def test_a_failing_unit_without_its_suffix() -> None:
-    """Its start shows that the key is wrong."""
-    with pytest.raises(KeyError, match=r"kubelet\.service"):
-        FakeManager(failing={"kubelet": ()}).start("kubelet", timeout=1)
-
-
 def test_a_unit_that_does_not_start() -> None:
     """It has failed; one that is masked, or whose template is, is as before."""
     masked = (f"{UNITS}/masked.service", f"{UNITS}/node@.service")
@@ -161,3 +155,12 @@ def test_a_manager_that_does_not_run(call: Callable[[Manager], object]) -> None:
         errors.append(caught.value.to_mapping())
     assert errors[0] == errors[1]
     assert fake.calls == []
+
+
+@pytest.mark.parametrize("unit", ["kubelet", "kubelet.service"])
+@pytest.mark.parametrize("lines", ["no certificate", ("no certificate",)])
+def test_a_unit_that_fails(unit: str, lines: str | tuple[str, ...]) -> None:
+    """A test names it with its suffix or without, and gives one line or several."""
+    manager = FakeManager(failing={unit: lines})
+    with pytest.raises(HostError, match=r"exit status 1\): no certificate; see"):
+        manager.start("kubelet", timeout=1)
