@@ -114,6 +114,9 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
   overlap | rule to 172.16.5.0/24 prohibit
   overlap | -main; rule; default via 10.0.0.1 dev eth0 table 100
   overlap | 172.16.5.9/32 dev cali1 metric 9; 172.16.5.9/32 via 10.0.0.1 dev eth0 metric 5
+a next hop that Linux does not use hides no pods
+  ok | 172.16.5.7/32 dev cali1; rule; \
+172.16.5.7/32 table 100 nexthop dev cali1 nexthop dev eth0 dead | 172.16.5.7/32
 what is not judged does not hide pods for certain
   undecided | 172.16.5.7/32 dev cali1; rule; \
 172.16.5.0/24 dev eth0 encap seg6 table 100 | 172.16.5.0/24

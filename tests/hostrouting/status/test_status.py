@@ -217,6 +217,10 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
         right_but(move_default, routeOverlap={}),
         "",
     ),
+    "apply would set lost routes by another card, and all is right without them": (
+        right_but(lose_routes, start_router, routeOverlap={"expectedCidrs": ["10.99.0.0/16"]}),
+        "",
+    ),
     "systemd would read a drop-in that takes the gate away": (
         right_but(
             write_override, lose_routes, routeOverlap={"expectedCidrs": [CIDR], "mode": "WARN"}
