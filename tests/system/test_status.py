@@ -117,7 +117,10 @@ def a_unit_that_waits_for_a_lock(repaired: System) -> None:
     gate.lock(repaired)
     repaired.must("systemctl", "restart", "--no-block", KUBELET)
     wait_for("kubelet", lambda: repaired.show(KUBELET, "SubState") == "condition")
-    assert f"WAITING: {KUBELET} waits in the gate" in hostrouting(repaired, "status").stdout
+    page = hostrouting(repaired, "status").stdout
+    assert f"WAITING: {KUBELET} waits in the gate" in page
+    assert proposed(page.replace("see: ", "as root: "), "journalctl") == f"journalctl -u {KUBELET}"
+    assert f"waiting for {LAYOUT.lock_path}" in repaired.journal(KUBELET)
     repaired.must("systemctl", "stop", "holder.service")
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
