@@ -65,5 +65,8 @@ def read_installed(host: Host) -> HostRoutingConfig:
     if text is None and host.files.read(path) is not None:
         return read_installed(host)  # a run has written it and the other files since the first look
     problem = "is missing" if text is None else "configures nothing"
-    fault = Fault("", "", f"{problem}, although {other_files[0]} is still there")
-    raise ConfigError([fault], path, remedy=_REMEDY)
+    raise ConfigError(
+        [Fault("", "", f"{problem}, although {other_files[0]} is still there")],
+        path,
+        remedy=_REMEDY,
+    )
