@@ -196,11 +196,7 @@ CASES: dict[
     "apply: no default route": (APPLY, of(FakeKernel), document()),
     "apply: what is piped is empty": ("apply --config -", of(h200)),
     "apply: routes wait for a device to be named": (APPLY, after(right, start_vpn), GATED),
-    "apply: another drop-in takes the gate away, STRICT": (
-        APPLY,
-        right_but(load_override),
-        GATED,
-    ),
+    "apply: another drop-in takes the gate away, STRICT": (APPLY, right_but(load_override), GATED),
     "apply: another drop-in takes the gate away, WARN": (
         APPLY,
         right_but(load_override, routeOverlap=WARN),

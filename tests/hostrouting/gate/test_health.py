@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.boot.units import HEADER
-from hostrouting.config.settings import GateConfig, HostRoutingConfig, gated_units
+from hostrouting.config.settings import GateConfig, gated_units
 from hostrouting.errors import HostError, RequirementError
 from hostrouting.finding import Finding
 from hostrouting.gate.health import find_faults
@@ -16,7 +16,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200
-from tests.support.statuses import DROP_INS, Change, close_files, lost, stop_systemd, written
+from tests.support.statuses import DROP_INS, Change, close_files, lost, stop_systemd
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
@@ -298,17 +298,3 @@ def test_a_broken_configuration(host: FakeHost) -> None:
     assert [fault.name for fault in faults(host, broken)] == ["gate-shut"]
     close_files(host)
     assert [fault.name for fault in faults(host, broken)] == ["gate-shut"]
-
-
-def test_without_systemd(host: FakeHost) -> None:
-    stop_systemd(host)
-    [warning] = faults(host)
-    assert (warning.name, warning.severity) == ("gate-open", "warning")
-    assert [*find_cancelled_gates(host, WANTED)] == []
-    assert find_faults(host, ()) == ()
-
-
-def test_nothing_is_gated(host: FakeHost) -> None:
-    break_program(host)
-    written(LAYOUT.opening_path, "ticket")(host)
-    assert find_faults(host, gated_units(HostRoutingConfig(manage_foreign="keep"))) == ()

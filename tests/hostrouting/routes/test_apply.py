@@ -240,11 +240,7 @@ routes_of_somebody = st.builds(
     1,
 )
 def test_somebody_else_at_the_same_time(
-    there: list[Route],
-    wanted: list[StaticRoute],
-    theirs: RouteRequest,
-    point: FaultPoint,
-    nth: int,
+    there: list[Route], wanted: list[StaticRoute], theirs: RouteRequest, point: FaultPoint, nth: int
 ) -> None:
     """Its routes stay; and the wanted ones are there, or the error says what is."""
     kernel = FaultyBackend(fake())
