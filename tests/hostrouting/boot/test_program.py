@@ -104,7 +104,8 @@ def test_the_digest(
 
 
 def test_no_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A frozen program that does not have them says how it gets them."""
+    """A frozen program that does not have them says how it gets them, even if it has others."""
+    (tmp_path / "__init__.py").touch()
     monkeypatch.setattr(program, "files_of_package", lambda _: tmp_path)
     with pytest.raises(HostError, match="freeze it again with the package hostrouting installed"):
         program.sources_of_program.__wrapped__()

@@ -67,7 +67,7 @@ broadcast and anycast addresses are this host's own; no range is, nor what anoth
   ok      | broadcast 172.16.5.255/32 dev ib0 proto 2
   overlap | broadcast 172.16.5.255/32 dev ib0 proto 4
   overlap | broadcast 172.16.5.0/24 dev ib0 proto 2
-  ok      | anycast 172.16.5.255/32 dev ib0 proto 2
+  ok      | anycast fd16::/128 dev ib0 proto 2; address fd16::1/64 dev ib0; ipv6 | fd16::/128
 by these, TCP connects in IPv6 alone
   ok        | multicast fd16::/64 via fe80::1 dev eth0 proto 4; ipv6 | fd16::/48
 for a route of the scope of the host, Linux finds no source by a device without an address

@@ -90,7 +90,6 @@ def test_a_misspelt_key_alone(key: str) -> None:
 
 
 @text_rows("""
-{"guard": {}, "static_route": {}} | static_route: unknown key; did you mean staticRoutes?
 {"guard": {}, "\\u001b[2J": 1} | ["\\u001b[2J"]: unknown key; the known keys are staticRoutes,
 {"guard": {}, "static_route": null} | static_route: unknown key; did you mean staticRoutes?
 {"routeOverlap": {"modes": ""}} | routeOverlap.modes: unknown key; did you mean mode?

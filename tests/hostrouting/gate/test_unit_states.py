@@ -32,14 +32,13 @@ def manager_with(unit: str = UNIT, **properties: str) -> FakeManager:
 @pytest.mark.parametrize(
     ("properties", "state"),
     [
-        ({"ActiveState": "active"}, "runs"),
         ({"ActiveState": "reloading"}, "runs"),
         ({"ActiveState": "active", "LoadState": "masked"}, "runs"),
         ({"ActiveState": "activating", "SubState": "condition"}, "waiting"),
         ({"ActiveState": "activating", "SubState": "start-pre"}, "starting"),
         ({"ActiveState": "activating", "SubState": "auto-restart"}, "fails"),
+        ({"ActiveState": "activating", "SubState": "auto-restart-queued"}, "fails"),
         ({"ActiveState": "failed"}, "stuck"),
-        ({"ActiveState": "inactive", "LoadState": "masked"}, "masked"),
         ({"LoadState": "masked", "UnitFileState": "masked-runtime"}, "masked"),
         ({"ActiveState": "failed", "LoadState": "masked"}, "masked"),
         ({"ActiveState": "inactive", "LoadState": "not-found"}, "unknown"),
@@ -77,6 +76,5 @@ def test_instances() -> None:
     """Those that are loaded, and not the one by which the gate of a template is asked about."""
     names = ("a@1.service", "a@hostrouting-probe.service")
     manager = FakeManager(properties={key: {"ActiveState": "active"} for key in names})
-    assert [unit.unit for unit in unit_states(manager, ["a@.service"], ["a@.service"])] == [
-        "a@1.service"
-    ]
+    units = unit_states(manager, ["a@.service"], ["a@.service"])
+    assert [unit.unit for unit in units] == ["a@1.service"]

@@ -14,22 +14,17 @@ IN_ORDER = (
 )
 OTHERS = [("new", "7"), ("dport", "9"), ("sport", "8"), ("ipproto", "tcp")]
 OTHERS += [("uidrange", "0-9"), ("oif", "b"), ("dscp", "2"), ("tos", "0x10")]
+IN_FIELDS = {"src": SRC, "dst": SRC, "fwmark": 1, "fwmask": 9, "iif": "a", "others": OTHERS}
 
 
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"src": SRC}, "from 10.0.0.5"),
         ({"family": 6, "dst": DST}, "to fd00::/8"),
         ({"family": 6, "src": Prefix.parse("fd00::5")}, "from fd00::5"),
-        ({"fwmark": 1, "fwmask": 0xFF}, "fwmark 0x1/0xff"),
         ({"fwmark": 0xCA6C, "fwmask": 0xFFFFFFFF, "invert": True}, "not fwmark 0xca6c"),
         ({"fwmask": 0xFF}, "fwmark 0x0/0xff"),
-        ({"iif": "lo"}, "iif lo"),
-        (
-            {"src": SRC, "dst": SRC, "fwmark": 1, "fwmask": 9, "iif": "a", "others": OTHERS},
-            IN_ORDER,
-        ),
+        (IN_FIELDS, IN_ORDER),
         ({"fwmark": 1, "l3mdev": True, "suppress_prefixlength": 0, "table": 9}, ""),
     ],
 )

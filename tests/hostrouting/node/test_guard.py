@@ -247,6 +247,8 @@ def test_a_fight(capfd: pytest.CaptureFixture[str]) -> None:
     often = [10 + number / 2 for number in range(20)]
     for moment in [*often, *range(40, 2 * 3600, 60)]:
         guarded.at(moment, guarded.lose_routes)
+    guarded.at(100, lambda: guarded.host.kernel.ip_route("add", ESCAPE))
+    guarded.at(200, lambda: guarded.host.kernel.ip_route("delete", ESCAPE))
     files = guarded.host.files
     seen: list[Finding | None] = []
     for moment in (5, 7199, 7900):
@@ -266,7 +268,8 @@ def test_a_fight(capfd: pytest.CaptureFixture[str]) -> None:
     said = [line for line in lines if line.startswith("4 another program takes away ")]
     assert [line.split(" times")[0].split(": ")[1] for line in said] == ["10", "82"]
     assert "find that program" in said[0]
-    assert lines[-1] == "4 nothing takes away any more what the guard puts back"
+    assert lines[-2:] == ["4 nothing takes away any more what the guard puts back", ALL_IS_RIGHT]
+    assert lines.count(ALL_IS_RIGHT) == 1
     assert len(lines) < 20
 
 

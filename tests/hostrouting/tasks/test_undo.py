@@ -44,9 +44,8 @@ class TestFormer:
         host = configured(WANTED)
         task = Configure(WANTED._replace(guard=GuardConfig(enabled=True)), host=host)
         run(task)
-        host.files.texts[f"{LAYOUT.unit_directory}/{MACHINES}.d/50.conf"] = (
-            "[Service]\nExecCondition=\n"
-        )
+        reset = f"{LAYOUT.unit_directory}/{MACHINES}.d/50.conf"
+        host.files.texts[reset] = "[Service]\nExecCondition=\n"
         manager_of(host).reload()
         undo(task)
         assert read_installed(host) == WANTED

@@ -32,6 +32,11 @@ def of_snapshots(change: Callable[[Snapshot], Snapshot]) -> type[FaultyBackend]:
     return lying(snapshot=lambda self, near=None: change(self.inner.snapshot(near=near)))
 
 
+def without_masters(snapshot: Snapshot) -> Snapshot:
+    links = [link._replace(master=None) for link in snapshot.links]
+    return snapshot._replace(links=tuple(links))
+
+
 def of_changes(change: Callable[[RouteRequest], RouteRequest]) -> type[FaultyBackend]:
     """A backend that makes other changes than those of the requests."""
 
@@ -73,6 +78,7 @@ _METRIC_9 = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OU
 LIES = {
     "no rule": (of_snapshots(lambda it: it._replace(rules=())), "snapshot"),
     "no route": (of_snapshots(lambda it: it._replace(routes=())), "snapshot"),
+    "no masters": (of_snapshots(without_masters), "snapshot"),
     "always restless": (of_snapshots(lambda it: it._replace(restless=True)), "snapshot"),
     "the first snapshot for ever": (
         lying(snapshot=lambda self, near=None: first_snapshot_of(self.inner)),  # noqa: ARG005

@@ -188,7 +188,7 @@ def test_probes_hold_no_unit_back(mode: Mode) -> None:
     outcome = make_pass(host, wanting(mode=mode, probe_rewrite=PROBES))
     [finding] = outcome.findings
     assert (finding.name, finding.severity) == ("probe-rewrite", "warning")
-    assert finding.target == "nft"
+    assert (finding.target, type(outcome.error)) == ("nft", HostError)
     assert (outcome.refuses, marker_of(host)) == (False, "ok")
 
 
