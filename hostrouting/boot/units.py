@@ -146,6 +146,9 @@ again.
 
 GATE_MARK = "hostrouting-gate"
 """The word by which the gate is known among the conditions of a unit."""
+# What systemctl shows of the gate, in every release. Some systemds put its words into quotes. With
+# `ExecCondition=-`, systemd would ignore a refusal.
+GATE_AS_SHOWN = rf"/usr/bin/env .*{GATE_MARK} \S+ ; ignore_errors=no"
 
 UNSET = (
     "GCONV_PATH GLIBC_TUNABLES LD_AUDIT LD_DEBUG LD_DEBUG_OUTPUT LD_DYNAMIC_WEAK LD_HWCAP_MASK "
@@ -215,7 +218,7 @@ SystemCallFilter=pipe pipe2 {calls}
 SystemCallErrorNumber=EPERM
 ProtectSystem=strict
 {paths}
-InaccessiblePaths=-/dev/shm -/run/initctl -/etc/shadow -/etc/shadow-
+InaccessiblePaths=-/dev/shm -/run/initctl -/etc/shadow -/etc/shadow- -/etc/gshadow -/etc/gshadow-
 ProtectHome=yes
 PrivateTmp=yes
 PrivateDevices=yes

@@ -1,10 +1,10 @@
 """Whether systemd runs the gate when it starts a unit. If it does not, or ignores a refusal, the
 gate of this unit is open: the unit starts unchecked.
 
-systemd is asked what it has loaded, of each unit and of each loaded instance of a template. Nothing
-is changed here. Of drop-ins that systemd has not read yet, only one with an empty `ExecCondition=`
-is looked for. Not judged: drop-ins in an image; whether systemd ignores a failure of the gate
-(`ExecCondition=-`); a drop-in that empties `UnsetEnvironment=`; a gate that a signal kills, if the
+systemd is asked what it has loaded, of each unit and of each instance of a template; an instance
+that has files, but is not loaded, is loaded for that. Nothing is changed here. Of drop-ins that
+systemd has not read yet, only one with an empty `ExecCondition=` is looked for. Not judged:
+drop-ins in an image; a drop-in that empties `UnsetEnvironment=`; a gate that a signal kills, if the
 unit has `SuccessExitStatus=SIGKILL` or the like.
 """
 
@@ -14,12 +14,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.units import GATE_MARK
+from hostrouting.boot.units import GATE_AS_SHOWN, GATE_MARK
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, Severity, worst_first
-from hostrouting.gate.unit_names import instance_pattern, unused_instance
-from hostrouting.gate.unit_states import UnitState
+from hostrouting.gate.unit_names import instance_pattern, template_of, unused_instance
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.host.ours import is_ours
 from hostrouting.text import command_of, spoken
@@ -79,12 +78,9 @@ def judge_gates(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
 
     - gate-open: why systemd starts a unit unchecked,
     - requirement: which file will open a gate as soon as systemd reads it,
-    - unit: that systemd does not know this unit,
     - file: that the file by which an administrator opens all gates is ignored.
     """
-    findings: list[Finding] = []
-    if units:
-        findings += _find_what_opens_all(host, units)
+    findings = [*_find_what_opens_all(host, units)]
     for unit in units:
         findings += _judge_unit(host, unit)
     return worst_first(findings)
@@ -127,6 +123,8 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
     too, if there is the file by which an administrator opens all gates. This warning says that they
     are open, or that the file is ignored because of its owner, mode or content.
     """
+    if not units:
+        return
     if host.running_manager is None:
         yield systemd_does_not_run(units)
     path = HostLayout.opening_path
@@ -178,31 +176,45 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
 def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
     """Yield an error if the gate of the unit is open, so that systemd starts the unit unchecked, or
     will be open once systemd reads its files. Of a template whose own gate is not open, judge each
-    loaded instance as well, because a drop-in can open the gate of one instance.
+    instance as well, because a drop-in can open the gate of one instance.
     """
-    manager = host.running_manager
-    if manager is None:
-        return  # `_find_what_opens_all` says so
-    drop_in = HostLayout.drop_in_path(unit)
-    # For any unit but a template, both names are that of the unit.
-    for properties in manager.show(_PROPERTIES, unused_instance(unit), instance_pattern(unit)):
-        name = properties["Id"]
-        # systemd does not show a template. So it was asked for an instance that nobody uses, and
-        # what it shows of this instance is true of the template (`unit`).
-        if name == unused_instance(unit):
-            name = unit
-        finding = _why_open(name, properties, drop_in, host.files)
-        if finding is not None:
+    for name, properties in show_with_instances(host, unit, _PROPERTIES).items():
+        finding = _why_open(name, properties, HostLayout.drop_in_path(unit), host.files)
+        if finding:
             yield finding
             if name == unit:
                 return  # its instances, which come after it, are open for the same reason
 
 
-def _find_resetting_drop_in(files: Files, unit: str, *, is_outdated: bool) -> str:
+def show_with_instances(
+    host: Host, unit: str, names: Sequence[str]
+) -> dict[str, Mapping[str, str]]:
+    """Ask systemd for the properties with these `names`, such as "Id", of the unit. Of a template,
+    ask for those of each instance as well that is loaded, or has a file or drop-ins on disk: it may
+    have settings of its own. Returns the properties by unit, the given unit first; none where
+    systemd does not run.
+    """
+    manager = host.running_manager
+    if not manager:
+        return {}
+    instances: list[str] = []
+    for folder in _FOLDERS:
+        for name in host.files.names(folder):
+            instance = name.removesuffix(".d")
+            if template_of(instance) == unit != instance:
+                instances.append(instance)
+    # systemd shows no template: an instance that nobody uses has the template's settings. Each
+    # name of an instance that is not loaded makes systemd load it, only to show it.
+    first, *others = manager.show(names, unused_instance(unit), *instances, instance_pattern(unit))
+    shown = {properties["Id"]: properties for properties in others}
+    shown.pop(first["Id"], None)
+    return {unit: first, **shown}
+
+
+def _find_resetting_drop_in(files: Files, unit: str) -> str:
     """The path of a drop-in on disk that takes the gate of this unit away: after our drop-in has
     added it to the commands of ExecCondition=, the line `ExecCondition=` deletes them all. Empty if
-    there is none. A drop-in that this user may not read is an error only if systemd has files to
-    read again (`is_outdated`).
+    there is none that this user may read.
     """
     path_of_name: dict[str, str] = {}
     # Of several drop-ins with one name, the last counts. Those in service.d are for all services.
@@ -216,8 +228,7 @@ def _find_resetting_drop_in(files: Files, unit: str, *, is_outdated: bool) -> st
                 if re.search(_RESET, files.read(path) or ""):
                     return path
             except HostError:
-                if is_outdated:
-                    raise
+                continue  # this user may not read it
     return ""
 
 
@@ -230,7 +241,6 @@ def _why_open(
     - gate-open: why systemd starts the unit unchecked. Without a remedy, an apply is the remedy.
     - requirement: why it will do so once it reads its files. An apply, which has it read them, must
       not begin.
-    - unit: that systemd does not know the unit, whose name may be wrong. Our drop-in is missing.
     """
     take_line_out = Remedy(
         "take that line out, and reload systemd; to see it",
@@ -243,17 +253,15 @@ def _why_open(
             f"it has SuccessExitStatus={_STATUS_OF_REFUSAL}, so a refusal counts as a success",
             take_line_out,
         )
-    is_loaded = GATE_MARK in properties["ExecCondition"]
+    is_loaded = re.search(GATE_AS_SHOWN, properties["ExecCondition"])
     is_outdated = properties["NeedDaemonReload"] == "yes"
     # systemd does not notice a new drop-in whose folder is new, too. So look at the files anyway.
-    resetting = _find_resetting_drop_in(files, name, is_outdated=is_outdated)
+    resetting = _find_resetting_drop_in(files, name)
     # systemd runs the gate. Which file tells it to does not matter: perhaps one of the template.
     if is_loaded and not (is_outdated or resetting):
         return None
     # In every release, the command of the gate in our drop-in ends with these words.
     if not (is_ours(files, drop_in) and f"{GATE_MARK} %n\n" in (files.read(drop_in) or "")):
-        if properties["LoadState"] == "not-found":
-            return Finding("unit", "warning", UnitState(name, "unknown").sentence, name)
         return _open_because(name, f"{drop_in} is missing, masked or overwritten")
     # Before a unit that does not start as it is, such as a masked one, can start, systemd has to
     # load it again. Then systemd also loads our drop-in.
@@ -272,7 +280,7 @@ def _why_open(
         "error",
         f"once systemd is reloaded, {name} starts unchecked: {cause}",
         name,
-        Remedy("take that line out first"),
+        take_line_out,
     )
 
 

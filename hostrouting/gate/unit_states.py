@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.finding import Remedy
-from hostrouting.gate.unit_names import instance_pattern, is_template, template_of, unused_instance
+from hostrouting.gate.unit_names import instance_pattern, template_of, unused_instance
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import command_of
 
@@ -110,7 +110,7 @@ def unit_states(
             name = properties["Id"]
             # Nobody starts this instance. systemd has loaded it only because it was asked about
             # this name when `unit_gates` needed the settings of the template.
-            if is_template(unit) and name == unused_instance(unit):
+            if name == unused_instance(unit) != unit:
                 continue
             state = _state_with_remedy(manager, properties)
             is_foreign = {name, template_of(name)}.isdisjoint((*gated, HostLayout.guard_unit))

@@ -22,14 +22,10 @@ from hostrouting.gate.unit_gates import (
     OTHER_FILES_SETTINGS,
     OTHER_ROOT_SETTINGS,
     find_cancelled_gates,
+    show_with_instances,
     systemd_does_not_run,
 )
-from hostrouting.gate.unit_names import (
-    instance_pattern,
-    is_template,
-    template_of,
-    unused_instance,
-)
+from hostrouting.gate.unit_names import is_template, template_of
 from hostrouting.gate.unit_states import UnitState
 from hostrouting.host.interpreter import INSTALL_PYTHON, missing_interpreter
 from hostrouting.host.layout import HostLayout
@@ -67,21 +63,15 @@ def find_requirements(
     if not gated:
         return  # all else is about the gate
     yield from _why_gate_cannot_run(host, changes)
-    manager = host.running_manager
-    if manager is not None:
-        # systemd shows no template: an instance that nobody uses has the template's settings.
-        shown = manager.show(_PROPERTIES, *map(unused_instance, gated))
-        for unit, properties in zip(gated, shown, strict=True):
-            yield from _why_it_cannot_be_gated(unit, properties)
-            # The drop-in takes away variables of the unit that the loader obeys (`UNSET`), such as
-            # LD_PRELOAD. Only the run that writes it warns of this.
-            if HostLayout.drop_in_path(unit) in changes.written_paths:
-                yield from _lost_variables(unit, properties)
-        # Each loaded instance of a template may have settings of its own, so it is judged, too.
-        judged = {properties["Id"] for properties in shown}
-        for instance in manager.show(_PROPERTIES, *map(instance_pattern, gated)):
-            if instance["Id"] not in judged:
-                yield from _why_it_cannot_be_gated(instance["Id"], instance)
+    if host.running_manager is not None:
+        for gated_unit in gated:
+            shown = show_with_instances(host, gated_unit, _PROPERTIES)
+            for unit, properties in shown.items():
+                yield from _why_it_cannot_be_gated(unit, properties)
+                # The drop-in takes away variables of the unit that the loader obeys (`UNSET`), such
+                # as LD_PRELOAD. Only the run that writes it warns of this.
+                if HostLayout.drop_in_path(unit) in changes.written_paths:
+                    yield from _lost_variables(unit, properties)
         yield from find_cancelled_gates(host, config)
     elif not host.is_image:
         yield systemd_does_not_run(gated)

@@ -22,7 +22,11 @@ Gate: TypeAlias = Callable[[str], tuple[str, ...]]
 """Given a unit: what the gate logs if it refuses the unit; empty if it lets the unit pass."""
 
 _FOLDER = "/etc/systemd/system/"
-_SHOWN = {"ExecCondition": "{{ argv[]={} ; }}", "SuccessExitStatus": "{}"}
+_SHOWN = {
+    "ExecCondition": "{{ argv[]={} ; ignore_errors=no }}",
+    "SuccessExitStatus": "{}",
+    "RootDirectory": "{}",
+}
 """By setting that is a list: how systemctl shows each of its values."""
 _NO_SYSTEMD = (
     "System has not been booted with systemd as init system (PID 1). Can't operate. | "

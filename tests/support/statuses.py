@@ -336,12 +336,6 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
         lost(LAYOUT.drop_in_path("k3s.service")),
         gate={"units": [KUBELET, "k3s.service"]},
     ),
-    "differs: an edited config.json has a unit that is not there": right_but(
-        lambda host: edit_config(
-            host, lambda settings: settings["gate"].update(units=[KUBELET, "foo.service"])
-        ),
-        lambda host: manager_of(host).properties.update({"foo.service": NOT_THERE}),
-    ),
     "open: k3s is not gated": right_but(start_k3s),
     "open: no systemd": right_but(stop_systemd),
     "shut: the program is lost": right_but(lost(LAYOUT.program_path)),

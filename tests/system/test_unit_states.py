@@ -3,9 +3,11 @@ would do with its next start: no drop-in or older text that systemd has read ope
 """
 
 import json
+import re
 
 import pytest
 
+from hostrouting.boot.units import DROP_IN_TEXT
 from hostrouting.config.settings import GateConfig
 from hostrouting.gate.unit_states import State, UnitState, unit_states
 from hostrouting.host.systemd import SystemdManager
@@ -139,8 +141,12 @@ def open_gates(system: System) -> list[str]:
     return [each["target"] for each in document["findings"] if each["name"] == "gate-open"]
 
 
+[LINE] = re.findall(r"^ExecCondition=\+.*", DROP_IN_TEXT, re.MULTILINE)
 OPENS = {
     RESET: True,
+    f"{RESET}{LINE}\n": False,
+    f"{RESET}{LINE.replace('=+', '=-+', 1)}\n": True,
+    f"{RESET}ExecCondition=/bin/true hostrouting-gate %n\n": True,
     "[Service]\nSuccessExitStatus=3 255\n": True,
     "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n": False,
 }

@@ -21,6 +21,7 @@ from hostrouting.testing.interpreter import FakeInterpreter
 from phases.testing import FakeClock
 from tests.support.configs import configs
 from tests.support.node import without_default
+from tests.support.statuses import written
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
@@ -145,12 +146,10 @@ CASES = {
             *(("app", "ExtensionImages"), ("app", "MountImages")),
         )
     },
-    **{
-        f"folders of its own, and the user {user!r}": case(
-            "", with_properties(KUBE1, BindPaths="/var/lib/kubelet:/srv:rbind", User=user)
-        )
-        for user in ("", "0", "root")
-    },
+    "an instance that is not loaded": case(
+        f"{KUBE1} has RootDirectory=, so root would run the gate from files",
+        after(written(f"{LAYOUT.unit_path(KUBE1)}.d/50.conf", "RootDirectory=/srv\n")),
+    ),
     "another name of a unit": case(
         "k8s.service is another name of kubelet.service, and the gate needs the unit's own; name "
         "kubelet.service in gate.units",

@@ -70,7 +70,9 @@ def test_what_the_files_of_a_unit_say() -> None:
     assert manager.show(properties, "m@a.service") == (
         {
             "SuccessExitStatus": "97",
-            "ExecCondition": "{ argv[]=first ; } { argv[]=second ; }",
+            "ExecCondition": (
+                "{ argv[]=first ; ignore_errors=no } { argv[]=second ; ignore_errors=no }"
+            ),
             "DropInPaths": (
                 f"{UNITS}/m@.service.d/05.conf {UNITS}/m@a.service.d/10.conf"
                 f" {UNITS}/m@a.service.d/20.conf"
