@@ -6,8 +6,7 @@ Groups call `new_step` for each of their tasks, and later either `run_step` or `
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Generator, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timezone
@@ -176,12 +175,12 @@ def _record_result(step: Step, result: object) -> None:
 
 
 def require_finished(result: object) -> None:
-    """Raise InvalidTask if a function returned work that nobody would do or wait for: a generator,
-    a coroutine or a future. Other iterators, such as files, may be returned.
+    """Raise InvalidTask if a function returned work that nobody would do: a generator or a
+    coroutine. Other iterators, such as files, and futures may be returned.
     """
     if iscoroutine(result):
         result.close()  # Python would warn of it later, somewhere else
-    if isinstance(result, (Generator, AsyncGenerator, Awaitable, Future)):
+    if isinstance(result, (Generator, AsyncGenerator, Coroutine)):
         raise InvalidTask(
             f"nobody finishes {result}, which was returned: finish it in the function, without "
             "`yield`, and a coroutine with await_in_task"

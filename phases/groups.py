@@ -104,9 +104,9 @@ def parallel(
     return FunctionTask(name, do, subtasks=tasks)
 
 
-def _require_positive(number: float, name: str) -> None:
-    if number <= 0:
-        raise ValueError(f"{name} is {number}; it must be more than 0")
+def _require_positive(number: int, name: str) -> None:
+    if number < 1:
+        raise ValueError(f"{name} is {number}; it must be 1 or more")
 
 
 def _why_others_stop(error: BaseException) -> str:
@@ -193,7 +193,6 @@ def deadline(task: Task[T], seconds: float) -> WrappedTask[T]:
     A task that succeeds late has still succeeded. A thread cannot be stopped from outside, so a
     task that never calls ctx.check() or ctx.sleep() runs to its end.
     """
-    _require_positive(seconds, "deadline: seconds")
 
     def do(ctx: Context) -> T:
         with ctx.within(seconds) as limited:

@@ -281,7 +281,7 @@ class _Run:
                 self.ctx.cancel(describe_error(error))
         if self.report.status in {"running", "ok"}:
             raised = raised or self.error  # such as an error of the clock, or None
-        if raised:
+        if raised is not None:
             raise raised
 
     def pauses(self) -> Iterator[float]:

@@ -159,9 +159,14 @@ class Judge:
             if _misses(self, route, to_pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=to_pods)
-        # A route by the uplink, such as one of ours, may be older than a CNI, and now hide the
-        # CNI's route to the address. A route to a single address is always intended.
-        if opinion.name == EXPECTED and route.prefix.length and not route.prefix.is_single:
+        # A static route by the uplink, such as one of ours, may be older than a CNI, and now hide
+        # the CNI's route to the address. A route to a single address is always intended.
+        if (
+            opinion.name == EXPECTED
+            and route.has_gateway
+            and route.prefix.length
+            and not route.prefix.is_single
+        ):
             # The route that Linux would use without this one and without ours.
             hidden = next(
                 (

@@ -134,7 +134,7 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     for route in covering:
         # A right one leads the packets to another device than the uplink, to which they belong.
         if route != decision.route and judge.opinion_on_route(route).belongs_elsewhere:
-            return Why("below-a-cni", f"[{decision}] hides [{route}]; the first one has to go")
+            return Why("below-a-cni", f"[{decision}] hides [{route}]")
     return None
 
 

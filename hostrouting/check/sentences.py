@@ -115,8 +115,7 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
     """Whether no static route can ever repair this range, even with other rules and gateways on the
     host. Either the escaping route hides a CNI's route ("below-a-cni"), so that a static route
-    would be wrong. Or the escape is of a single address ("not-proven"): no static route can be more
-    specific than the route to it.
+    would be wrong. Or no static route helps there ("not-proven"), such as for a single address.
     """
     why = family.why_unrepaired(escape.first)
     return why is not None and why.reason in {"below-a-cni", "not-proven"}
@@ -292,7 +291,8 @@ DOUBTS = {
     ),
     "doubtful-route": Wording(
         "packets to {where} may be lost: {reason}",
-        "unless a CNI has added the first route, delete it, or take it out of staticRoutes.routes",
+        "if the first route in brackets is not intended, by a CNI for example, delete it, or take "
+        "it out of staticRoutes.routes",
     ),
     "other-packets": Wording(
         "some packets to {where} are routed differently, by rule {reason}",

@@ -56,17 +56,9 @@ _FOLDERS = (
     HostLayout.unit_directory,
 )
 """The folders of drop-ins. Of several with one name, systemd reads the one in the last folder."""
-# A line begins where no single backslash ends the line before, or where that one is a comment.
-# Comments do not end a line that goes on.
-_RESET = r"""(?mx)
-    (?: \A | (?<![\\\r])(?:\\\\)*[\n\r\0] | ^[ \t]*[#;].*\n )
-    (?: [ \t\n\r] | \\\r?\n )* ExecCondition
-    (?: [ \t] | \\\r?\n )* =
-    (?: [ \t] | \\\r?\n (?:[ \t]*[#;].*\n)* )*
-    (?: [\n\r\0] | \\?\Z )
-"""
-"""The line `ExecCondition=`, as systemd finds it: with spaces and tabs around both words, perhaps
-over several lines, with a backslash at the end of each but the last.
+_RESET = r"(?m)^[ \t]*ExecCondition[ \t]*=[ \t\r]*$"
+"""The line that deletes all commands of ExecCondition=. Sections, and backslashes at the end of
+lines, are not looked at.
 """
 # The remedy if systemd has not read the files as they are now.
 RELOAD = Remedy(command="systemctl daemon-reload")
@@ -218,17 +210,21 @@ def _find_resetting_drop_in(files: Files, unit: str) -> str:
     """
     path_of_name: dict[str, str] = {}
     # Of several drop-ins with one name, the last counts. Those in service.d are for all services.
-    for directory in ("service.d", f"{unit}.d"):
-        for folder in _FOLDERS:
-            for name in files.names(f"{folder}/{directory}"):
-                path_of_name[name] = f"{folder}/{directory}/{name}"
-    for name, path in path_of_name.items():
-        if name > DROP_IN and name.endswith(".conf"):  # systemd reads it after ours
-            try:
-                if re.search(_RESET, files.read(path) or ""):
-                    return path
-            except HostError:
-                continue  # this user may not read it
+    try:
+        for directory in ("service.d", f"{unit}.d"):
+            for folder in _FOLDERS:
+                for name in files.names(f"{folder}/{directory}"):
+                    path_of_name[name] = f"{folder}/{directory}/{name}"
+        for name, path in path_of_name.items():
+            # systemd reads them in the order of their names.
+            if (
+                name > DROP_IN
+                and name.endswith(".conf")
+                and re.search(_RESET, files.read(path) or "")
+            ):
+                return path
+    except HostError:
+        return ""  # this user may not read all of them
     return ""
 
 

@@ -25,7 +25,8 @@ _REMEDY = Remedy(
         f"{HostLayout.node_command} status",
         needs_root=False,
         otherwise=Remedy(
-            "with a backup, or a new file (echo '{}' | hostrouting repair CIDR --config - > FILE)",
+            "with a backup, or a new file (echo '{}' | "
+            f"{our_command('repair CIDR --config -')} > FILE)",
             our_command("apply --allow-removal --config FILE"),
             otherwise=Remedy(
                 "to remove hostrouting (the routes go, and nothing holds units back)",
