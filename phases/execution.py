@@ -76,8 +76,8 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
     if step.name in ctx.skip:
         return record_unstarted(step, ctx, "left out by skip")
     # In the undo after a failed run, `ctx.ran` has the paths of the tasks to undo. A group is also
-    # called if a task inside it is among them. A task that an undo executes has the action do
-    # here: it is part of the work of that undo, and not limited to these paths.
+    # called if a task inside it is among them. An `undo` method can itself execute a task: that one
+    # has the action "do", and is not limited to these paths.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):

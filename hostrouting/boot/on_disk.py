@@ -55,8 +55,8 @@ def proof_of_installation(files: Files) -> list[str]:
 
 def _written_later(files: Files) -> list[str]:
     """The paths that a run writes only after config.json: our units, their links, the settings of
-    networkd, and our drop-in of each unit that has a drop-in here, ours or another program's. If a
-    file of ours is at one of these paths, config.json was there before.
+    networkd, and, for each unit that has any drop-in here, the path of ours. If a file of ours is
+    at one of these paths, config.json was there: if it is missing, it was lost.
     """
     paths = [HostLayout.drop_in_path(unit) for unit in units_with_drop_ins(files)]
     for link_path, unit_path in _UNIT_OF_LINK.items():

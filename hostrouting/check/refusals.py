@@ -67,9 +67,10 @@ class Refusals(NamedTuple):
         return Opinion(Grade.ESCAPE, route.type)
 
     def _has_blocks_of_others(self, row: Refusal, refused: Route) -> bool:
-        """Whether the host has a route to the block of another node, as the CNI of this row adds
-        it: a route with its protocol and a gateway, and of the length of the refused block. False
-        if other programs add such routes with this protocol, too (`protocol_shows_cni`).
+        """Whether routes to other nodes show that the refused route may be a CNI's: the host has a
+        route as the CNI adds it for the block of another node. It has the protocol of the CNI's
+        `row`, a gateway, and the length of the refused block. False if other programs add such
+        routes with this protocol, too (`protocol_shows_cni`).
         """
         return row.protocol_shows_cni and any(
             route.prefix.length == refused.prefix.length

@@ -272,13 +272,13 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 def _is_never_met(rule: Rule, condition: Condition, fib: "Fib") -> bool:
     """Whether no packet that the engine follows meets this condition of the rule, such as `from
     10.0.0.0/8`. Two conditions are never met: a `from` that contains no address of this host, so
-    that no socket can have it; and `iif cni0` in a rule `not iif cni0`. A `not` in front of a
-    `from` does not count: the answer is about the condition alone.
+    that no socket can have it; and the `iif` of a rule with `not`. The answer is about the
+    condition alone: whether the `not` then selects the packets is the caller's part.
     """
     name, _ = condition
     if name == "iif":
-        # For a rule `iif cni0`, the engine follows the packets that arrive on cni0, too, so some
-        # meet the condition. For `not iif cni0`, it follows only what this host sends itself.
+        # For a rule `iif cni0`, the engine follows packets that arrive on cni0, and they meet the
+        # condition. For `not iif cni0`, it follows only what this host sends, which has no iif.
         return rule.invert
     sources = rule.src
     if name != "from" or sources is None:

@@ -195,8 +195,8 @@ def show_with_instances(
             instance = name.removesuffix(".d")
             if template_of(instance) == unit != instance:
                 instances.append(instance)
-    # systemd shows no template: an instance that nobody uses has the template's settings. Each
-    # name of an instance that is not loaded makes systemd load it, only to show it.
+    # systemd shows no template: an instance that nobody uses has the template's settings. The
+    # pattern matches all loaded instances. Of a unit that is no template, both are its own name.
     first, *others = manager.show(names, unused_instance(unit), *instances, instance_pattern(unit))
     shown = {properties["Id"]: properties for properties in others}
     shown.pop(first["Id"], None)

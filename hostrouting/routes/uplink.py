@@ -230,7 +230,7 @@ class Uplink:
         tests/hosts: fabric-writes-the-address-of-lo, fabric-writes-the-address-of-lo-ipv6,
         default-writes-the-second-address.
         """
-        # The best default route comes first, and decides.
+        # The best default route by the same device and gateway comes first, and decides.
         for default in with_next_hops(self.defaults, lambda other: other[:2] == hop[:2]):
             if default.prefsrc in {route.prefsrc for route in self._routes_to_gateway(hop)}:
                 return None
