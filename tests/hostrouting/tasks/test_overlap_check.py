@@ -11,14 +11,13 @@ from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.host.effects import effects_of
 from hostrouting.model.route import Route
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
-from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, h200, plain_vm
 from hostrouting.testing.faults import FaultPoint
 from phases.testing import FakeClock
 from tests.support.mishaps import mishap_host
 from tests.support.node import DEFAULT, marker_of, without_default
 from tests.support.sections import expect
-from tests.support.tasks import CIDR, LAYOUT, WANTED, config, context, failure_of, paths_on, run
+from tests.support.tasks import CIDR, LAYOUT, config, context, failure_of, paths_on, run
 
 
 def checked(host: FakeHost, *cidrs: str, mode: str = "WARN") -> Any:
@@ -29,14 +28,6 @@ def lines_of_tasks(caplog: pytest.LogCaptureFixture) -> str:
     """What tasks have logged, without the line for the end of each."""
     records = [record for record in caplog.records if "status" not in vars(record)["phases"]]
     return "\n".join(record.getMessage() for record in records)
-
-
-def test_a_plan_after_another_task() -> None:
-    """It checks the host as the earlier task of the pipeline would leave it."""
-    host = FakeHost(kernel=h200())
-    routes, check = ConfigureStaticRoutes(WANTED, host=host), CheckRouteOverlap(WANTED, host=host)
-    assert phases.plan(phases.serial(routes, check, name="all")).ok
-    assert not phases.plan(check).ok
 
 
 class TestModes:
@@ -110,14 +101,6 @@ def test_the_routes_change_before_the_check_has_the_lock(mode: str) -> None:
 
 class TestMarkersThatFail:
     """Only the routes decide: no failure to write or remove a marker changes the result."""
-
-    def test_no_lock(self) -> None:
-        """The check fails before it begins, so the marker of an earlier one stays."""
-        host = FakeHost(kernel=h200())
-        checked(host, "10.0.0.0/8")
-        host.files.broken[LAYOUT.lock_path] = "Read-only file system"
-        failure_of(checked, host, "10.0.0.0/8", of=HostError, match="Read-only file system")
-        assert marker_of(host) == "ok"
 
     def test_no_configuration(self) -> None:
         """An earlier marker goes with the configuration that it was about."""

@@ -20,7 +20,6 @@ from tests.support.tasks import (
     LAYOUT,
     REPAIR,
     config,
-    configured,
     context,
     failure_of,
     our_destinations,
@@ -107,16 +106,6 @@ class TestDefaultRoute:
         clock.at(105, unlock)
         ctx = phases.Context(clock=clock)
         failure_of(phases.execute, task, ctx, of=NotReady, match="gave up after 105 s: 10.9")
-
-
-def test_a_run_that_is_cancelled_while_it_sets_routes() -> None:
-    """It takes them back before it deletes others."""
-    host = configured(config("10.9.0.0/16"))
-    ctx = context()
-    host.faults.meanwhile("change", lambda: ctx.cancel("enough"))
-    with pytest.raises(phases.Cancelled, match="enough"):
-        phases.execute(ConfigureStaticRoutes(config(*REPAIR), host=host), ctx)
-    assert our_destinations(host) == ["10.9.0.0/16"]
 
 
 def test_what_the_task_itself_has_changed() -> None:
