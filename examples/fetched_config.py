@@ -29,11 +29,15 @@ class ConfigureFetched:
         self.host = host
 
     def do(self, ctx: phases.Context) -> object:
-        """Make the task that installs it, and run it inside this one."""
+        """Make the task that installs it, and run it inside this one.
+
+        A further attempt keeps the task, which knows what was there before the first one.
+        """
         config = HostRoutingConfig.from_json(ctx.find(fetch).result or "")
         configure = Configure(config, host=self.host)
-        self.subtasks = (configure,)
-        return phases.execute(configure, ctx)
+        if configure not in self.subtasks:
+            self.subtasks = (configure,)
+        return phases.execute(self.subtasks[0], ctx)
 
 
 @phases.task("join-cluster")

@@ -11,18 +11,18 @@ from hostrouting.release import OLDEST_PYTHON
 
 
 def run() -> int:
-    """Run the command line of this process and return the exit code. The process has to end then:
-    see `hostrouting.cli.run`.
+    """Run the command line of this process and return the exit code. The process has to end then,
+    because its settings of signals and of the garbage collector are changed.
     """
     if sys.version_info < OLDEST_PYTHON:
-        sys.stderr.write(_too_old() + "\n")
-        return 2
+        sys.stderr.write(_too_old_message() + "\n")
+        return 2  # `codes.BAD_INPUT`
     from hostrouting.cli import run as run_command_line  # noqa: PLC0415  an older Python cannot read it
 
     return run_command_line()
 
 
-def _too_old() -> str:
+def _too_old_message() -> str:
     # What to tell somebody whose Python is too old: which one is needed, and which one runs now.
     needed = "hostrouting needs Python {}.{} or newer".format(*OLDEST_PYTHON)
     present = "{} is Python {}.{}.{}".format(sys.executable, *sys.version_info[:3])

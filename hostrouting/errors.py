@@ -23,7 +23,7 @@ from hostrouting.text import first_few
 
 HostPart: TypeAlias = Literal["file", "systemd", "nft", "ebtables", "azure-vnet"]
 
-_RETRIED = {
+_KINDS_TO_RETRY = {
     "failed",
     "incomplete",
     "timeout",
@@ -60,7 +60,7 @@ class HostRoutingError(Exception):
         errors = [finding for finding in self.findings if finding.severity == "error"]
         # Whether the same call may succeed later: by the kind of the error or, if findings are
         # errors, only if each of these may go away by itself.
-        self.can_retry = kind in _RETRIED
+        self.can_retry = kind in _KINDS_TO_RETRY
         if errors:
             self.can_retry = all(error.can_retry for error in errors)
 
@@ -97,8 +97,8 @@ class HostRoutingError(Exception):
         for name, fact in vars(self).items():
             if name == "__notes__":  # here Python keeps the notes
                 mapping["notes"] = fact
-            # Two of these have a key of another name, or get one below; a report is not JSON.
-            elif not name.startswith("_") and name not in {"can_retry", "findings", "report"}:
+            # `can_retry` is there already, `findings` follow below, and a report is not JSON.
+            elif name not in {"can_retry", "findings", "report"}:
                 mapping[name] = fact.to_mapping() if hasattr(fact, "to_mapping") else fact
         mapping["findings"] = [finding.to_mapping() for finding in self.findings]
         return mapping
@@ -201,7 +201,7 @@ class ApplyError(HostRoutingError):
         sentences = "; ".join((*first_few(reasons), after))  # why, and how the routes are now
         super().__init__(f"the routes could not be applied: {sentences}")
         self.can_retry = can_retry
-        self._make_finding("requirement")  # makes one finding of the message, with this name
+        self._make_finding("requirement")  # one finding: what a run requires, and the host refuses
 
 
 class RouteOverlapError(HostRoutingError):
@@ -226,9 +226,9 @@ class RouteOverlapError(HostRoutingError):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a run that fails with this error: CANNOT_DECIDE if no address escapes
-        for certain, because the verdict is undecided, or a default route is missing; else PROBLEM.
-        An error without a report has CANNOT_DECIDE if a retry may succeed (`can_retry`).
+        """The exit code of a run that fails with this error: PROBLEM if an address escapes for
+        certain. CANNOT_DECIDE if the verdict is undecided, if a default route is missing, or if a
+        retry may succeed (`can_retry`), because no escape goes away by itself.
         """
         if self.can_retry or getattr(self.report, "verdict", "") in {
             "undecided",
@@ -317,7 +317,7 @@ class BackendError(HostRoutingError):
         self.kernel = kernel
         self.route = route
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message, kind=kind)
-        self._make_finding("requirement")  # makes one finding of the message, with this name
+        self._make_finding("requirement")  # one finding: what a run requires, and the host refuses
 
 
 def is_denied(error: BaseException | None) -> bool:

@@ -100,7 +100,8 @@ def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
         sentences += [flaw.name.upper() for flaw in family.flaws]
         for range_ in family.repair.unrepairable:
             sentences.append(f"no route repairs some addresses ({range_.why.reason})")
-    # A repair that would move routes of ours, which may be right, has no commands.
+    # No routes are proposed if the repair of the node as it is has no commands: it would move
+    # routes of ours, which may be right.
     repair = report_with_config.routes if repair_commands(report_now) else ()
     return NodeProblem(report_now.verdict, "; ".join(dict.fromkeys(sentences)), repair)
 

@@ -11,7 +11,7 @@ How a value is read follows from the type of its field:
   `ValueError(rule, remedy)`, as `must` makes them;
 - a type that was registered has the reader that it was registered with.
 
-Null counts as absent. A class may have a method `faults_between`, which finds what
+Null counts as absent. A class may have a method `faults_between_fields`, which finds what
 is wrong with several of its values together, once each is right.
 """
 
@@ -130,9 +130,9 @@ def reader_of(kind: Any) -> Reader:
         return _reader_with_rules(*parts)
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
         reader = reader_of(parts[0])
-        # With `_fields`, X is a NamedTuple, which is read from an object. Any other value may also
-        # be an empty text, which stands for None. Without None, these are the types of one value
-        # for both families, which have one reader.
+        # A union without None is of the types for IPv4 and IPv6, which have the same reader. With
+        # `_fields`, X is a NamedTuple, which is read from an object. Of any other X | None, the
+        # value may also be an empty text, which stands for None.
         if NoneType not in parts or hasattr(parts[0], "_fields"):
             return reader
         return partial(_read_unless_empty, reader)
@@ -176,8 +176,8 @@ class _Field(NamedTuple):
     default: Any
 
 
-def _fields_of(cls: Any) -> dict[str, _Field]:
-    # For each key that the class has in JSON: the reader and the default of its value.
+def _make_fields(cls: Any) -> dict[str, _Field]:
+    # For each key that the class has in JSON, not cached: the reader and the default of its value.
     kinds = get_type_hints(cls, include_extras=True)
     keys = getattr(cls, "json_keys", cls._fields)  # `section` gives a class keys in camelCase
     fields: dict[str, _Field] = {}
@@ -186,7 +186,7 @@ def _fields_of(cls: Any) -> dict[str, _Field]:
     return fields
 
 
-fields_of: Callable[[Any], dict[str, _Field]] = lru_cache(None)(_fields_of)
+fields_of: Callable[[Any], dict[str, _Field]] = lru_cache(None)(_make_fields)
 """For each key in JSON, in the order of the fields of a class: how its value is read."""
 
 
@@ -247,17 +247,17 @@ def _read_object(cls: Any, document: Any) -> Any:
         raise _FaultyError(faults)
     # Not `cls(…)`, because the constructor of a section calls this function.
     result = tuple.__new__(cls, values.values())
-    if hasattr(result, "faults_between"):
+    if hasattr(result, "faults_between_fields"):
         # What is wrong with several values together: it can be asked once each of them is right.
-        faults += result.faults_between()
+        faults += result.faults_between_fields()
     if faults:
         raise _FaultyError(faults)
     return result
 
 
 def _unknown(key: object, known: Iterable[str]) -> Fault:
-    # The fault of an unknown key. The remedy names the known key that is most similar to it,
-    # whatever their case. If none is similar (80 %), the sentence lists all known keys instead.
+    # The fault of an unknown key. The remedy names the one known key that is most similar to it,
+    # whatever their case. If none is 80 % similar, the sentence lists all known keys instead.
     from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
 
     is_plain = re.fullmatch(r"[A-Za-z_]\w*", str(key), re.ASCII)
@@ -343,6 +343,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) == len(pairs):
         return members
     repeating = _Repeating(members)
+    # `members` has each key once. A key that is left over was given more often.
     repeating.repeated = set(Counter(key for key, _ in pairs) - Counter(members.keys()))
     return repeating
 
@@ -351,7 +352,7 @@ def load(path: str | os.PathLike[str], make: Callable[[bytes], T]) -> T:
     """Call `make` with the content of a file or a pipe (`-` is standard input), and return the
     result. If the file cannot be read, or `make` finds a fault, a ConfigError names the file.
     """
-    source = "standard input" if path == "-" else os.fspath(path)
+    source = "standard input" if path == "-" else os.fspath(path) or "''"
     try:
         if path == "-":
             text = sys.stdin.buffer.read()

@@ -19,16 +19,16 @@ says that it did not run to its end.
 
 def _how_it_is_called() -> str:
     # What an operator has to type to run this copy of the program. `__file__` says where the copy
-    # is: in an archive (hostrouting.pyz), in a descriptor of the gate, or installed by pip.
+    # is: in an archive (hostrouting.pyz), in the gate, which has opened it, or installed by pip.
     folder, suffix, _ = __file__.partition(".pyz/")  # `suffix` is empty outside an archive
     if suffix:
         import shlex  # noqa: PLC0415  the gate needs none
 
         archive = f"{folder}.pyz"
-        # A shell that runs the archive takes the python3 of PATH. So the archive is typed alone
-        # only if python3 runs it now: else that one may be too old.
-        is_typed = os.access(archive, os.X_OK) and os.path.basename(sys.executable) == "python3"
-        return shlex.join([archive] if is_typed else [sys.executable, archive])
+        # If only the archive is typed, the python3 of PATH runs it. Another interpreter, such as
+        # python3.12, was probably typed because that one is too old.
+        is_enough = os.access(archive, os.X_OK) and os.path.basename(sys.executable) == "python3"
+        return shlex.join([archive] if is_enough else [sys.executable, archive])
     if __file__.startswith("/proc/"):  # the gate imports the program of the node from a descriptor
         return "/etc/hostrouting/python /etc/hostrouting/hostrouting.pyz"
     return "hostrouting"
@@ -38,6 +38,6 @@ PROGRAM = _how_it_is_called()
 """What an operator types before the words of a command, quoted for a shell."""
 
 
-def call(words: str) -> str:
+def our_command(words: str) -> str:
     """The line that calls hostrouting with these words, which are quoted for a shell."""
     return f"{PROGRAM} {words}"

@@ -29,16 +29,13 @@ from phases.running import await_in_task, execute, plan, run, run_async, undo
 from phases.step import Observer, Status, Step, TaskFailed
 from phases.tasks import AnyTask, Skip, task
 
-# What a task is.
-__all__ = ["AnyTask", "Context", "Skip", "Task", "task"]
+# What a task is. (InvalidTask is raised for what is not one.)
+__all__ = ["AnyTask", "Context", "InvalidTask", "Skip", "Task", "task"]
 # How tasks are combined.
 __all__ += ["deadline", "parallel", "retry", "serial", "when"]
-# How tasks are run: run, plan and undo return a Step.
-__all__ += ["Status", "Step", "execute", "inner_step", "plan", "run", "run_async", "undo"]
-# How a task waits for a coroutine of an event loop.
-__all__ += ["await_in_task"]
+# How tasks are run, and how a task waits for a coroutine of an event loop.
+__all__ += ["await_in_task", "execute", "inner_step", "plan", "run", "run_async", "undo"]
 # How tasks end, and how a dry run does.
-__all__ += ["Cancelled", "DeadlineExceeded", "InvalidTask", "PhasesError", "TaskFailed"]
-__all__ += ["UnknownTask", "WouldFail"]
-# How a run is observed, and where its time comes from.
-__all__ += ["Clock", "Observer"]
+__all__ += ["Cancelled", "DeadlineExceeded", "PhasesError", "UnknownTask", "WouldFail"]
+# What a run reports, to its caller and to observers, and where its time comes from.
+__all__ += ["Clock", "Observer", "Status", "Step", "TaskFailed"]

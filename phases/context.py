@@ -168,7 +168,8 @@ class Context:
         self.ran: frozenset[tuple[str, ...]] | None = None
         # The event loops whose thread waits for the end of the run: they run no coroutine.
         self.blocked_loops: set[object] = set()
-        self._notifying = threading.RLock()
+        # An RLock, because an observer may make a step of its own, such as an `inner_step`.
+        self._notify_lock = threading.RLock()
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -232,7 +233,7 @@ class Context:
         scope = self._scope_that_stops_first
         stop = scope.stop
         if stop.moment <= self.clock.now():
-            # `within` compares the origin with its own scope, to know whether its time is up.
+            # From the origin, a `within` block knows whether its own time is up.
             raise Cancelled(stop.reason, origin=scope)
 
     def sleep(self, seconds: float) -> None:
@@ -266,7 +267,7 @@ class Context:
         Exception of the block, because the callback may have caused that Exception.
         """
         block_has_ended = False
-        block_raised_cancelled = False
+        block_raised_cancelled = False  # perhaps by another context, such as that of a `within`
         watcher_has_ended = False
         was_cancelled = False  # set by the watcher: a cancellation after the block does not count
 
@@ -279,10 +280,12 @@ class Context:
             deadline = self._scope_that_stops_first.stop.moment
             self.clock.wait(lambda: block_has_ended or self.cancelled, deadline)
             was_cancelled = self.cancelled
-            if was_cancelled or block_raised_cancelled:
-                self._call(callback)
-            watcher_has_ended = True
-            self.clock.wake()
+            try:
+                if was_cancelled or block_raised_cancelled:
+                    self._call(callback)
+            finally:  # also if the callback raises Cancelled
+                watcher_has_ended = True
+                self.clock.wake()
 
         watcher = self.clock.start(watch, name="phases-on-cancel")
         try:
@@ -294,6 +297,7 @@ class Context:
             finally:
                 block_has_ended = True
                 self.clock.wake()
+                # First by the clock, because a FakeClock has to know that this thread waits.
                 self.clock.wait(lambda: watcher_has_ended)
                 watcher.join()
         except Exception:
@@ -353,13 +357,14 @@ def derived(ctx: Context, **changes: Any) -> Context:
     return changed
 
 
-def in_a_run(ctx: Context) -> Context:
+def with_run_id(ctx: Context) -> Context:
     """Return a context with the id of a run, which each step needs. If a task is running in this
     context, return the context itself, because the step is part of its run. Otherwise, a run begins
     here: return a copy with a new id.
     """
     if ctx.step is not None:
         return ctx
+    # A new run has a new set: a copy of the context would share that of other runs.
     return derived(ctx, run_id=os.urandom(4).hex(), blocked_loops=set())
 
 
@@ -367,6 +372,6 @@ def notify(ctx: Context, step: Step) -> None:
     """Tell every observer that this step has started or ended, one call at a time. An Exception of
     an observer is only logged.
     """
-    with ctx._notifying:
+    with ctx._notify_lock:
         for observer in ctx.observers:
             ctx._call(observer, step)

@@ -6,14 +6,14 @@ Groups call `new_step` for each of their tasks, and later either `run_step` or `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timezone
 from functools import partial
 from inspect import iscoroutine
 
-from phases.context import Context, derived, in_a_run, notify
+from phases.context import Context, derived, notify, with_run_id
 from phases.errors import Cancelled, InvalidTask, WouldFail
 from phases.step import Action, Status, Step, TaskFailed
 from phases.tasks import AnyTask, Method, Skip
@@ -43,14 +43,14 @@ def inner_step(name: str, ctx: Context) -> Iterator[Block]:
     Like a task, the block is not entered if the run is already cancelled, and an Exception in it is
     raised as TaskFailed. `skip` leaves out only tasks, not such a block.
     """
-    ctx = in_a_run(ctx)
+    ctx = with_run_id(ctx)  # outside of a run, the block is a run of its own
     with recorded(new_step(name, ctx), ctx) as block:
         yield block
 
 
 def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
-    """Make the step of a task before its method `action` is called, and add it to the children of
-    the step that is running in this context, if one is.
+    """Make the step of a task, whose method `action` is called next. Add it to the children of the
+    step that is running in this context, if one is.
 
     A task that an undo runs belongs to the undo: its step has the action undo, although `do` is
     called. A plan must change nothing: if a running plan calls this to do or undo a task, even with
@@ -73,16 +73,15 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
     """Call the task's method `action`, and return its result. A task that the run leaves out, or
     that has no such method, is not called: its step is skipped, and the result is a Skip.
     """
-    reason = "left out by skip" if step.name in ctx.skip else ""
+    if step.name in ctx.skip:
+        return record_unstarted(step, ctx, "left out by skip")
     # In the undo after a failed run, `ctx.ran` has the paths of the tasks to undo. A group is also
-    # called if a task inside it is among them. A task that an undo runs (`do`) is
-    # not limited to them.
+    # called if a task inside it is among them. An `undo` method can itself execute a task: that one
+    # has the action "do", and is not limited to these paths.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):
-            reason = "it did nothing in that run"
-    if reason:
-        return record_unstarted(step, ctx, reason)
+            return record_unstarted(step, ctx, "it did nothing in that run")
     method = _method_of(task, action)
     if method is None:
         return record_unstarted(step, ctx, f"offers no {action}")
@@ -161,7 +160,7 @@ def _record_result(step: Step, result: object) -> None:
     Raises WouldFail if a plan says that the task would fail; the step then has both the plan and
     the error.
     """
-    require_finished(result)  # raises if it is a coroutine, which nobody would await
+    require_finished(result)
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
         step.reason = result.reason
@@ -176,12 +175,15 @@ def _record_result(step: Step, result: object) -> None:
 
 
 def require_finished(result: object) -> None:
-    """Raise InvalidTask if a function returned a coroutine, which nobody would wait for."""
+    """Raise InvalidTask if a function returned work that nobody would do: a generator or a
+    coroutine. Other iterators, such as files, and futures may be returned.
+    """
     if iscoroutine(result):
         result.close()  # Python would warn of it later, somewhere else
+    if isinstance(result, (Generator, AsyncGenerator, Coroutine)):
         raise InvalidTask(
-            "nobody waits for the coroutine that was returned: wait for it in the function, with "
-            "await_in_task"
+            f"nobody finishes {result}, which was returned: finish it in the function, without "
+            "`yield`, and a coroutine with await_in_task"
         )
 
 

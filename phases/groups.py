@@ -63,7 +63,8 @@ def parallel(
         variables = contextvars.copy_context()
         steps = ((task, new_step(task.name, inside)) for task in tasks)
         # Each thread takes tasks from the left, and ends when it takes a None. There is one more
-        # None for this thread, which takes the remaining tasks if a thread cannot be started.
+        # None for this thread, which takes the remaining tasks if its wait for the others is
+        # interrupted.
         untaken = deque([*steps, *[None] * (count + 1)])
         errors: list[BaseException] = []
         ended_threads: list[threading.Thread] = []
@@ -80,7 +81,7 @@ def parallel(
                         variables.copy().run(run_step, task, step, inside)
                     except BaseException as error:  # noqa: BLE001  raised in the caller's thread
                         stop(error)
-            finally:  # whatever a careless error raises when it is described
+            finally:  # also if an error has a faulty __str__, so that `stop` raises
                 ended_threads.append(threading.current_thread())
                 ctx.clock.wake()
 
@@ -140,6 +141,7 @@ def retry(
     """
     if attempts is not None:
         _require_positive(attempts, "retry: attempts")
+    isinstance(None, on)  # raises TypeError now, and not beside the first failure of the task
 
     def do(ctx: Context) -> T:
         # Try until the task succeeds, fails for good, or has no time for another attempt.
@@ -155,8 +157,8 @@ def retry(
                 wait = full_wait * (1 - jitter * random.random())  # noqa: S311  it is not a secret
                 left = ctx.remaining()  # 0 if the run was cancelled: then this failure is raised
                 if left is not None:
-                    took = ctx.clock.now() - began
-                    longest_wait = left - took - _TO_SPARE
+                    # Leave as much time as this attempt took, and a bit more.
+                    longest_wait = left - (ctx.clock.now() - began) - _TO_SPARE
                     if longest_wait < 0.001:  # no time; not 0, because floats are rounded
                         raise
                     wait = min(wait, longest_wait)

@@ -53,13 +53,13 @@ class LogObserver:
 
     def __call__(self, step: Step) -> None:
         """Log the start or the end of a step."""
-        level, words = _event(step)
+        level, words = _level_and_words(step)
         known = {name: value for name, value in step.facts.items() if value is not None}
         extra = {FIELDS: {**step.fields, **known}}  # a result cannot replace a fact of the run
         self.logger.log(level, "%s %s", step.label, words, extra=extra)
 
 
-def _event(step: Step) -> tuple[int, str]:
+def _level_and_words(step: Step) -> tuple[int, str]:
     """The level and the words for the start or the end of a step."""
     if step.status is Status.RUNNING:
         return logging.INFO, "started"
@@ -97,8 +97,8 @@ class LiveTree:
         """Show the tree when a run starts, draw it again at each start and end of a step, and
         remove it when the run has ended.
         """
-        # The first step of a run has a path of one name. If another run is shown just now, that run
-        # has the lock, and this one is not shown.
+        # The first step of a run has a path of one name. The run is shown if stderr (2) is a
+        # terminal, and no other run has its lock, which a run keeps while it is shown.
         is_start = step.status is Status.RUNNING
         if is_start and len(step.path) == 1 and os.isatty(2) and _TERMINAL.acquire(blocking=False):
             self._root = step
@@ -124,7 +124,7 @@ class LiveTree:
             get_renderable=lambda: Text(str(self._root), overflow="ellipsis", no_wrap=True),
             auto_refresh=False,
             transient=True,
-            redirect_stdout=os.isatty(1),  # else rich would print the output of a pipe on stderr
+            redirect_stdout=os.isatty(1),  # rich would write to stderr what is meant for a pipe
         )
         self._live.start()
         for handler in logging.getLogger().handlers:

@@ -23,14 +23,15 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from phases.context import Context, T, Task, derived, in_a_run
+from phases.context import Context, T, Task, derived, with_run_id
 from phases.execution import in_dry_run, new_step, run_step
-from phases.step import Action, Status, Step
 from phases.tasks import AnyTask, WrappedTask, require_known, valid_tree
 from phases.values import describe_error
 
 if TYPE_CHECKING:
     import asyncio
+
+    from phases.step import Action, Step
 
 
 def execute(task: Task[T], ctx: Context | None = None) -> T:
@@ -49,8 +50,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     run = _Run(task, ctx)
     run.finish()
-    # Loop over a copy, because `raise_signal` may append to `run.signals`: while the main thread
-    # waits for another run, too, the handler of the signal is still `_note`.
+    # Loop over a copy: while the main thread also waits for another run, our own handler still gets
+    # the signal that is raised here, and appends it to `run.signals`.
     for number in tuple(run.signals):
         signal.raise_signal(number)
     if run.error is not None:
@@ -116,7 +117,7 @@ async def run_async(
                     run.ctx.cancel(str(error) or "the coroutine was cancelled")
         except BaseException:  # such as GeneratorExit: nobody awaits this coroutine any more
             run.ctx.cancel("the event loop was closed")
-            run.ctx.blocked_loops.add(loop)
+            run.ctx.blocked_loops.add(loop)  # `run.wait` below blocks it
             raise
         finally:
             run.wait()
@@ -132,18 +133,15 @@ def await_in_task(
     to go on meanwhile: begin the run with `run_async`, and not with `run`, which blocks the loop.
 
     If the task is cancelled, the coroutine is cancelled, and has ended when Cancelled is raised. If
-    the loop was stopped, but not closed, this waits for it.
+    the loop has not begun, or was stopped but not closed, this waits for it.
     """
-    import asyncio  # noqa: PLC0415  see run_async
-
-    if not asyncio.iscoroutine(coroutine):
-        raise TypeError(f"{coroutine!r:.80} is not a coroutine; call an async function: fetch()")
     running: asyncio.Task[T]
+    # Gets the coroutine's asyncio task once that has ended, with its result or its error.
     ended: Future[asyncio.Task[T]] = Future()
 
     def begin() -> None:
         nonlocal running
-        if ended.set_running_or_notify_cancel():
+        if ended.set_running_or_notify_cancel():  # false if `cancel` was called first
             try:
                 running = loop.create_task(coroutine)
                 running.add_done_callback(ended.set_result)
@@ -154,17 +152,19 @@ def await_in_task(
         if ended.cancel():  # before the loop has called `begin`: something blocks it
             coroutine.close()
         else:
-            loop.call_soon_threadsafe(lambda: running.cancel())  # noqa: PLW0108  it is set by then
+            loop.call_soon_threadsafe(lambda: running.cancel())  # noqa: PLW0108  it is set later
 
     loop.call_soon_threadsafe(begin)
     with ctx.on_cancel(cancel):
         while not ended.done():
             if loop in ctx.blocked_loops or loop.is_closed():
-                cancel()
-                raise RuntimeError(
-                    "the event loop has ended, or waits for this run itself: begin the run with "
-                    "run_async, and call plan and undo in asyncio.to_thread"
-                )
+                try:
+                    cancel()
+                finally:  # also if the loop is closed, so that it cannot cancel a coroutine
+                    raise RuntimeError(
+                        "the event loop has ended, or waits for this run itself: begin the run "
+                        "with run_async, and call plan and undo in asyncio.to_thread"
+                    )
             wait([ended], 0.1)  # seconds
     return ended.result().result()
 
@@ -217,18 +217,20 @@ class _Run:
         """
         ctx = ctx or Context()
         require_known(skip, valid_tree(task))
-        self.ctx = in_a_run(derived(ctx, skip=ctx.skip.union(skip)))
+        self.ctx = with_run_id(derived(ctx, skip=ctx.skip.union(skip)))
         self.report = new_step(task.name, self.ctx, action)
         self.result: object = None
         self.error: BaseException | None = None
-        # The signals that came during the run. `_noting_signals` puts the list `_noted` here.
+        # The signals that came during the run. `_noting_signals` puts a list here that all runs
+        # share for which the main thread waits at the same time.
         self.signals: list[int] = []
         # For how many of these signals `_stop` was called already.
         self._stopped_for = 0
-        self._task, self._action = task, action
-        # This thread is not started by the clock, because a FakeClock would then count it beside
-        # the main thread. It jumps when all counted threads wait by the clock, and the main thread
-        # waits for this one in another way: the clock would never jump.
+        self._task = task
+        self._action = action
+        # Not by `clock.start`, so that a FakeClock does not count this thread. It counts the main
+        # thread, which waits for this one, but not by the clock: if it counted both, it would never
+        # jump. So a wait of this thread counts as if the main thread waited by the clock.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
@@ -254,15 +256,18 @@ class _Run:
         """
         asyncio_module = sys.modules.get("asyncio")
         if asyncio_module:  # else no event loop runs
+            # This thread is about to wait, so an event loop that runs in it stands still. A task
+            # must not wait for a coroutine in it (`await_in_task`). None, if no loop runs in this
+            # thread, does no harm.
             self.ctx.blocked_loops.add(asyncio_module._get_running_loop())
         with _noting_signals(self):
             self.thread.start()
             self.wait()
 
     def wait(self) -> None:
-        """Wait until the thread of the run has ended. If a handler of the program raises an error
-        during the wait, such as that of SIGALRM or of a log line, the run is cancelled. The last
-        such error is raised when the thread has ended.
+        """Wait until the thread of the run has ended. If an error is raised meanwhile, by a signal
+        handler of the program (SIGALRM) or by its logging of a signal, the run is cancelled. The
+        last such error is raised when the thread has ended; so is an error that the report has not.
         """
         raised = None
         while self.thread.is_alive():
@@ -274,13 +279,15 @@ class _Run:
             except BaseException as error:  # noqa: BLE001  raised below
                 raised = error
                 self.ctx.cancel(describe_error(error))
+        if self.report.status in {"running", "ok"}:
+            raised = raised or self.error  # such as an error of the clock, or None
         if raised is not None:
             raise raised
 
     def pauses(self) -> Iterator[float]:
-        """Wait for the end of the thread, for a caller that sleeps in its own way, by `time.sleep`
-        or `asyncio.sleep`: yield the seconds of each sleep until the thread has ended. After each
-        sleep, stop the run for each new signal.
+        """Yield how many seconds to sleep, again and again until the thread of the run has ended.
+        The caller sleeps in its own way, by `time.sleep` or `asyncio.sleep`. After each sleep, stop
+        the run for each new signal.
         """
         pause = 0.0001  # begin with a short one, because most runs end at once
         while self.thread.is_alive():
@@ -296,10 +303,12 @@ class _Run:
         """
         reason = signal.Signals(number)
         self.ctx.cancel(reason)
+        # Those that work now: a step without a start has not begun, and a group with children only
+        # waits for them.
         running = [
             step.label
             for step in self.report.walk()
-            if step.start and not step.children and step.status is Status.RUNNING
+            if step.start and not step.children and step.status == "running"
         ]
         self.ctx.log.warning(
             "%s: stopping, waiting for %s", reason.name, ", ".join(running) or "the end"
@@ -309,13 +318,13 @@ class _Run:
 # The runs that the main thread waits for.
 _awaited_runs: set[_Run] = set()
 # The signals since the first of these runs began.
-_noted: list[int] = []
+_signals_so_far: list[int] = []
 # The handlers of the program, by the number of the signal.
 _former_handlers: dict[int, Any] = {}
 
 
-def _note(number: int, _frame: object) -> None:  # the handler of both signals
-    _noted.append(number)
+def _note_signal(number: int, _frame: object) -> None:  # the handler of both signals
+    _signals_so_far.append(number)
 
 
 @contextmanager
@@ -329,21 +338,21 @@ def _noting_signals(run: _Run) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    global _noted  # noqa: PLW0603  a handler is a function, and gets nothing else
+    global _signals_so_far  # noqa: PLW0603  the handler gets no argument of ours
     try:
         # In an event loop, several runs can be in such a block at once. The first run sets the
         # handlers, and the last one that ends restores them. A signal stops all of these runs, so
         # they share one list of signals.
         if not _awaited_runs:
-            _noted = []
-        run.signals = _noted
+            _signals_so_far = []
+        run.signals = _signals_so_far
         _awaited_runs.add(run)
         for stopping in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(stopping)
             # Leave None alone: such a handler was not set by Python, which could not restore it.
-            if handler not in {_note, signal.SIG_IGN, None}:
+            if handler not in {_note_signal, signal.SIG_IGN, None}:
                 _former_handlers[stopping] = handler
-                signal.signal(stopping, _note)
+                signal.signal(stopping, _note_signal)
         yield
     finally:
         _awaited_runs.discard(run)
@@ -355,8 +364,8 @@ def _noting_signals(run: _Run) -> Iterator[None]:
 def _restore_handlers() -> None:
     """Set the handlers of the program again. While other runs are awaited, ours stay."""
     while _former_handlers and not _awaited_runs:
-        number, former = _former_handlers.popitem()  # SIGINT last: its handler may raise
-        if signal.getsignal(number) is _note:
+        number, former = _former_handlers.popitem()  # SIGINT last: Ctrl-C may raise from then on
+        if signal.getsignal(number) is _note_signal:
             signal.signal(number, former)
 
 
@@ -396,7 +405,7 @@ def _paths_to_undo(report: Step) -> frozenset[tuple[str, ...]]:
     paths: set[tuple[str, ...]] = set()
     for step in report.walk():
         # An attempt that failed may have left something, even if the next one had nothing to do.
-        has_changed_nothing = step.status is Status.SKIPPED and step.attempts == 1
+        has_changed_nothing = step.status == "skipped" and step.attempts == 1
         if step.action == "do" and step.start is not None and not has_changed_nothing:
             paths.add(step.path)
     return frozenset(paths)

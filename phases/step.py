@@ -27,8 +27,6 @@ else:
 
     T_co = TypeVar("T_co", covariant=True)
 
-_SCHEMA = "phases/report/1"
-
 Action: TypeAlias = Literal["do", "plan", "undo"]
 """What is done with a task: the name of its method."""
 
@@ -114,7 +112,7 @@ class Step(Generic[T_co]):
             return 0
         if self.failures:
             return TaskFailed(self.failures).exit_code
-        if self.signal is not None:
+        if self.signal:
             return 128 + self.signal
         return 1
 
@@ -213,7 +211,7 @@ class Step(Generic[T_co]):
         """The step and all steps inside it, as in the JSON. An error is at the step that raised it,
         a result at the step that returned it. A result with a `to_mapping()` is a mapping.
         """
-        return {"schema": _SCHEMA, **self._values()}
+        return {"schema": "phases/report/1", **self._values()}
 
     def _values(self) -> dict[str, object]:
         """The keys and values of this step in the JSON; `children` has those of the inner steps."""

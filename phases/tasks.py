@@ -49,7 +49,9 @@ def task(
     plan: Method | None = None,
     undo: Method | None = None,
 ) -> Callable[[Callable[[Context], T]], FunctionTask[T]]:
-    """Make a task from a function: `@task("download")` above `def download(ctx): …`."""
+    """Make a task from a function: `@task("download")` above `def download(ctx): …`.
+    `plan` and `undo` are the functions for a dry run and for an undo.
+    """
     return lambda function: FunctionTask(name, function, plan, undo)
 
 
@@ -57,7 +59,10 @@ def valid_task(candidate: Task[T]) -> Task[T]:
     """Return the object if it is a task; otherwise raise InvalidTask."""
     name = getattr(candidate, "name", None)
     if not callable(getattr(candidate, "do", None)):
-        raise InvalidTask(f"{candidate!r:.80} is not a task: it has no method do(ctx)")
+        raise InvalidTask(
+            f"{candidate!r:.80} is not a task: it has no method do(ctx); write "
+            '@phases.task("name") above a function'
+        )
     if not isinstance(name, str) or "/" in name:  # "/" joins the names in a path
         raise InvalidTask(f"the name of a task is {name!r}; it must be a text without '/'")
     for method in ("do", "plan", "undo"):
@@ -104,7 +109,10 @@ def require_known(names: Collection[str], root: AnyTask) -> None:
     known = dict.fromkeys(task.name for task in walk(root))  # each once
     for name in names:
         if name not in known:
-            raise UnknownTask(f"there is no task {name!r}. The tasks are: {', '.join(known)}")
+            raise UnknownTask(
+                f"skip is a list of names, and there is no task {name!r}. The tasks are: "
+                f"{', '.join(known)}"
+            )
 
 
 def walk(root: AnyTask) -> Iterator[AnyTask]:

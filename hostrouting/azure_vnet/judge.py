@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hostrouting.config.settings import AzureVnetCleanupConfig
     from hostrouting.model.snapshot import Snapshot
 
-MOST = 1000
+MOST_DELETIONS = 1000
 """A run deletes at most this many entries."""
 
 Fate: TypeAlias = Literal["delete", "conflict", "keep"]
@@ -129,6 +129,7 @@ def judge(
         findings.append(_finding_active(facts.active_file))
     if pods is None:
         findings.append(_UNREADABLE_STATE)
+    # Only a node with a bridge of azure-vnet is expected to have its rules.
     if facts.rules is None and node.bridges:
         findings.append(_NO_EBTABLES)
     stale = [entry for entry in entries if entry.fate == "delete"]
@@ -137,7 +138,7 @@ def judge(
     still_listed = [pod.name for pod in pods or () if not stale_ips.isdisjoint(pod.ips)]
     if still_listed:
         findings.append(_finding_still_listed(still_listed))
-    if len(stale) > MOST:
+    if len(stale) > MOST_DELETIONS:
         findings.append(_finding_too_many(len(stale)))
     if config.dry_run:
         findings.append(_DRY_RUN)
@@ -171,7 +172,7 @@ def _finding_still_listed(pods: Sequence[str]) -> Finding:
 
 def _finding_too_many(count: int) -> Finding:
     """The error if more entries are stale than one run deletes: nothing is deleted then."""
-    sentence = f"{count:,} entries are stale, and one run deletes at most {MOST:,}"
+    sentence = f"{count:,} entries are stale, and one run deletes at most {MOST_DELETIONS:,}"
     remedy = Remedy(
         "name only some of the networks in azureVnetCleanup.managed, and clean up in several runs"
     )
@@ -292,9 +293,9 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
         if mac == VIRTUAL_MAC:  # all pods share it: take what the pod's other entries have
             macs = node.macs_of_ip.get(ip, [])
         fate, reason = _fate_of_address(node, ip, macs)
-        # A rule for IP packets names an uplink. Linux applies it only to packets that come in by
-        # this device, as a port of a bridge; if it is none, the rule can stay. A rule for ARP has
-        # None.
+        # A rule for IP packets names an uplink; a rule for ARP does not (None). Linux applies the
+        # first only to packets that come in by this device, as the port of a bridge. If the device
+        # is not such a port, the rule does nothing, and can stay.
         if uplink is not None and uplink not in node.uplinks:
             fate, reason = "keep", "it matches no bridged uplink"
         yield CleanupEntry("rule", rule.text, ip, fate, reason, rule)
@@ -314,7 +315,7 @@ def _judge_routes(node: _Node, snapshot: Snapshot) -> Iterator[CleanupEntry]:
         if pod_route is not None:
             ip = route.prefix.ip
             fate, reason = _fate_of_address(node, ip, node.macs_of_ip.get(ip, ()))
-            yield CleanupEntry("route", str(pod_route), ip, fate, reason, route)
+            yield CleanupEntry("route", str(pod_route), ip, fate, reason, pod_route)
 
 
 def _as_pod_route(route: Route, bridges: set[str]) -> Route | None:

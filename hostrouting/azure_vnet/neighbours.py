@@ -249,7 +249,7 @@ def _delete_if_unchanged(netlink: Netlink, neighbour: Neighbour) -> bool:
     if present != [expected]:  # another MAC address, or no permanent entry any more
         return False
     request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, packed_ip)
-    refused = netlink.batch([message(_RTM_DELNEIGH, 0, request)])
+    refused = netlink.send_changes([message(_RTM_DELNEIGH, 0, request)])
     for error in refused.values():
         if error.number not in _ABSENT_ERRNOS:  # an absent entry is as good as a deleted one
             raise error

@@ -137,8 +137,8 @@ class CleanStaleAzureVnet:
         """Read from the host what `judge` needs. TypeError if the facts would come from two hosts,
         such as routes from this machine, but rules and MAC addresses from fakes.
         """
-        # The defaults of `ebtables` and `link_layer` ask this machine's kernel. An image has no
-        # kernel (None), but it need not be refused here, because `open_kernel` does so below.
+        # By default, `ebtables` and `link_layer` ask this machine's kernel, so the host has to be
+        # this machine. An image has no kernel (None): `open_kernel` refuses it below.
         has_this_kernel = self.host.backend in {None, Host.local().backend}
         for reader in (self.ebtables, self.link_layer):
             if isinstance(reader, (EbtablesProgram, KernelLinkLayer)) != has_this_kernel:
@@ -220,8 +220,8 @@ class CleanStaleAzureVnet:
                     if problem:
                         problems.append(problem)
                     else:
-                        thing = f"{entry.kind} {entry.spec}"
-                        deleted.append(Operation("delete", thing, entry.reason))
+                        in_words = f"{entry.kind} {entry.spec}"
+                        deleted.append(Operation("delete", in_words, entry.reason))
             if problems:
                 message = (
                     f"{len(deleted)} of {len(plan.deletions)} entries were deleted, and are saved "

@@ -49,10 +49,10 @@ def _rule_lines(rules: list[BridgeRule]) -> list[str]:
 
 
 def _neighbour_lines(neighbour: Neighbour) -> list[str]:
-    # The commands that add a neighbour again.
+    """The commands that add a neighbour again."""
     return [
-        # `flush` deletes what the kernel itself has found out about the address since then. It
-        # keeps a permanent entry, so the second command fails and names it.
+        # After the deletion, the kernel may have found out the address itself: `flush` deletes such
+        # an entry. It keeps a permanent one, which somebody has added: then `add` fails.
         f"ip neigh flush to {neighbour.ip} dev {neighbour.dev} || status=1",
         (
             f"ip neigh add {neighbour.ip} lladdr {neighbour.mac} dev {neighbour.dev} nud permanent "

@@ -20,7 +20,7 @@ from hostrouting.boot.program import Program
 from hostrouting.config.settings import HostRoutingConfig, PassPart, gated_units
 from hostrouting.errors import ConfigError
 from hostrouting.host.fileset import File
-from hostrouting.host.interpreter import USUAL
+from hostrouting.host.interpreter import USUAL_PATH
 from hostrouting.host.layout import HostLayout
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ConfigFile(File):
         return False
 
 
-def files_on(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
+def wanted_files(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
     """The files that this configuration puts on this host. The host's interpreter compiles the
     program in advance. An image gets only the sources, because its interpreter cannot be run here.
 
@@ -58,7 +58,7 @@ def files_on(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
     """
     interpreter = host.interpreter
     compiler = None if host.is_image else interpreter
-    return files_of(config, compiler, python=interpreter.find() or USUAL)
+    return files_of(config, compiler, python=interpreter.find() or USUAL_PATH)
 
 
 def files_of(
@@ -85,7 +85,7 @@ def files_of(
         files += _unit_files(UNIT_OF_PART[part])
     if config.guard.enabled:
         files += _unit_files(HostLayout.guard_unit)
-    if config.manage_foreign == "keep":
+    if config.manage_foreign == "keep":  # networkd is told to keep routes that it did not make
         files.append(File(HostLayout.networkd_path, units.NETWORKD_TEXT))
     for unit in gated:
         files.append(File(HostLayout.drop_in_path(unit), units.DROP_IN_TEXT))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from hostrouting.boot.units import UNITS
 from hostrouting.errors import HostError
-from hostrouting.host.files import leftover
+from hostrouting.host.files import temporary_path
 from hostrouting.host.layout import HostLayout
-from hostrouting.host.ours import existing, is_ours
+from hostrouting.host.ours import existing_paths, is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,22 +25,22 @@ _UNIT_OF_LINK = {HostLayout.enabled_path(unit): HostLayout.unit_path(unit) for u
 def owned_paths(files: Files) -> tuple[str, ...]:
     """The paths of all files of ours on this host, in the order in which a removal deletes them.
 
-    1. the temporary files that a killed writer has left (`leftover`), whoever owns them: the next
-       writer would remove what is at these paths,
+    1. the temporary files that a killed writer has left (`temporary_path`). Their owner does not
+       matter, because the next writer would remove them, too,
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
-    4. the file by which an administrator opens the gate, because it would also open a gate that is
-       installed later; and the guard's note that another program undoes its repairs. If these are
-       the only files, they are not listed: an administrator may open the gate before anything is
-       installed,
+    4. the file by which an administrator has opened the gate (if it stayed, a gate that is
+       installed later would be open, too), and the guard's note that another program undoes its
+       repairs. But neither is listed if there is nothing else: an administrator may open the gate
+       before an installation,
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)
-    paths = existing(files, map(leftover, (*written_later, *_WRITTEN_FIRST)))
+    paths = existing_paths(files, map(temporary_path, (*written_later, *_WRITTEN_FIRST)))
     paths += _ours_among(files, written_later)
     last = _ours_among(files, _WRITTEN_FIRST)
     if paths or last:
-        paths += existing(files, HostLayout.of_this_boot)
+        paths += existing_paths(files, HostLayout.of_this_boot)  # 4., both under /run
     return (*paths, *last)
 
 
@@ -54,9 +54,9 @@ def proof_of_installation(files: Files) -> list[str]:
 
 
 def _written_later(files: Files) -> list[str]:
-    """The paths that a run writes only after config.json: the drop-in of each unit that has any
-    drop-in here, our units and their links, and the settings of networkd. If a file of ours is at
-    one of these paths, config.json was there before.
+    """The paths that a run writes only after config.json: our units, their links, the settings of
+    networkd, and, for each unit that has any drop-in here, the path of ours. If a file of ours is
+    at one of these paths, config.json was there: if it is missing, it was lost.
     """
     paths = [HostLayout.drop_in_path(unit) for unit in units_with_drop_ins(files)]
     for link_path, unit_path in _UNIT_OF_LINK.items():
@@ -66,13 +66,13 @@ def _written_later(files: Files) -> list[str]:
 
 def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
     """Return the paths at which there is a file or link of ours."""
-    return [path for path in existing(files, paths) if _is_our_file_or_link(files, path)]
+    return [path for path in existing_paths(files, paths) if _is_our_file_or_link(files, path)]
 
 
 def _is_our_file_or_link(files: Files, path: str) -> bool:
     """Whether hostrouting wrote what is at this path. `is_ours` decides that, except for the links
-    that start our units at boot. Such a link is ours if it leads to the file of the unit, and if
-    that file is missing or ours.
+    that start our units at boot. Such a link is ours if it leads to the path of our unit, unless
+    somebody else's file is at that path now.
     """
     unit_path = _UNIT_OF_LINK.get(path)
     if unit_path is None:

@@ -64,7 +64,8 @@ class Program(File):
         """
         if self.interpreter is None:
             return pack(sources_of_program())
-        # `find` is the path of the node's Python. `compile` returns the sources as well.
+        # `find` is the path of the node's Python; if there is none, `compile` raises the error. It
+        # returns the sources as well.
         return pack(self.interpreter.compile(self.interpreter.find(), sources_of_program()))
 
 
@@ -75,9 +76,10 @@ def _has_our_sources(program: bytes) -> bool:
     """
     wanted = _our_sources()
     # For a damaged archive, zipfile raises errors of many types, as BadZipFile or struct.error.
-    # Then `wanted` lacks a file, and so its program is another one.
+    # Then `wanted` lacks what was not read, so the comparison at the end finds a difference.
     with suppress(Exception), zipfile.ZipFile(io.BytesIO(program)) as archive:
         for name in archive.namelist():
+            # The packages attr and attrs, and compiled files, are accepted as they are.
             if name.startswith("attr") or name.endswith(".pyc"):
                 wanted[name] = archive.read(name)
     return program == pack(wanted)
@@ -85,7 +87,8 @@ def _has_our_sources(program: bytes) -> bool:
 
 def pack(files: Mapping[str, bytes]) -> bytes:
     """Make the bytes of the program: the line that starts Python, the digest of the library's
-    sources, and an archive, which has these `files` (by their names in it).
+    sources, by which an operator compares programs, and an archive of these `files` (by their names
+    in it).
 
     Equal files give equal bytes, because they are sorted, and each gets the default date of
     zipfile. Nothing is compressed, so that Python loads the program fast.
@@ -110,7 +113,7 @@ def sources_digest() -> str:
 
 
 def _our_sources() -> dict[str, bytes]:
-    """The sources that the program needs, without those of attrs."""
+    """A new dict of the sources that the program needs, without those of attrs."""
     sources = sources_of_program()
     return {name: sources[name] for name in sources if not name.startswith("attr")}
 

@@ -31,6 +31,8 @@ def _program(function: str) -> str:
     Before the first import, Python judges what was opened: it exits with 99 if that is not root's,
     or if others can write to it.
     """
+    # With -I -S, Python loads nothing from folders that others may write to. The number before
+    # `and` is 0 if the owner is root (0), and neither the group nor others may write (0o22).
     python = (
         f'{HostLayout.python_path} -I -S -c "import posix, sys; s = posix.stat(3); '
         f's.st_uid | s.st_mode & 0o22 and sys.exit(99); {HostLayout.call_code.format(function)}"'
@@ -144,6 +146,9 @@ again.
 
 GATE_MARK = "hostrouting-gate"
 """The word by which the gate is known among the conditions of a unit."""
+# What systemctl shows of the gate, in every release. Some systemds put its words into quotes. With
+# `ExecCondition=-`, systemd would ignore a refusal.
+GATE_AS_SHOWN = rf"/usr/bin/env .*{GATE_MARK} \S+ ; ignore_errors=no"
 
 UNSET = (
     "GCONV_PATH GLIBC_TUNABLES LD_AUDIT LD_DEBUG LD_DEBUG_OUTPUT LD_DYNAMIC_WEAK LD_HWCAP_MASK "
@@ -213,7 +218,7 @@ SystemCallFilter=pipe pipe2 {calls}
 SystemCallErrorNumber=EPERM
 ProtectSystem=strict
 {paths}
-InaccessiblePaths=-/dev/shm -/run/initctl -/etc/shadow -/etc/shadow-
+InaccessiblePaths=-/dev/shm -/run/initctl -/etc/shadow -/etc/shadow- -/etc/gshadow -/etc/gshadow-
 ProtectHome=yes
 PrivateTmp=yes
 PrivateDevices=yes
@@ -263,7 +268,7 @@ def _render(
         f"Description={description}",
         "Wants=network-online.target",
         f"After=network-online.target {after}".rstrip(),
-        "StartLimitIntervalSec=0",
+        "StartLimitIntervalSec=0",  # systemd never gives up starting it again
         "",
         "[Service]",
         f"ExecStart={command}",

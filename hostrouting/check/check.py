@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hostrouting.check.flaws import find_flaws
 from hostrouting.check.judge import Judge, of_family
-from hostrouting.check.parts import find_parts, ranges_of
+from hostrouting.check.parts import find_parts, join_by_label
 from hostrouting.check.repair import propose_repair
 from hostrouting.check.results import (
     MISSING_RULE,
@@ -58,20 +58,20 @@ _CHANGED_WHILE_READ = Finding(
 
 
 def check_kernel(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport:
-    """Check this host now, without waiting for what may still come after a boot
-    (`find_what_may_come`). While the kernel's answers differ from its tables, these may have
-    changed in between: check again, up to three times in all. ConfigError if no CIDRs are expected.
+    """Read the tables of this host, and check them now: what may still come after a boot is not
+    awaited. If the kernel's answers differ from the tables, these may have changed in between, so
+    check again, up to three times in all. ConfigError if no CIDRs are expected.
     """
     require_cidrs(config)
     report = _check_once(backend, config)
     for _ in range(_READINGS - 1):
-        if not _differs(report):
+        if not _kernel_differs(report):
             break
         report = _check_once(backend, config)
     return report
 
 
-def _differs(report: CheckReport) -> bool:
+def _kernel_differs(report: CheckReport) -> bool:
     """Whether the kernel's answers differ from its tables, or the tables changed during reading."""
     return any(doubt.name == "kernel-differs" for doubt in report.doubts)
 
@@ -101,7 +101,7 @@ def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
         for dev in config.route_overlap.expected_devs
         if dev not in links or not links[dev].up
     ]
-    if config.route_overlap.refuses(report.verdict) and _differs(report):
+    if config.route_overlap.refuses(report.verdict) and _kernel_differs(report):
         missing.append("the route tables differ from what the kernel does")
     return spoken(missing)
 
@@ -151,7 +151,7 @@ def check_family(judge: Judge) -> FamilyReport:
         *_doubts_about_not_judged(judge, blocks),
     ]
     doubts = [*describe_doubts(judge.fib.family, in_doubt)]
-    if judge.fib.snapshot.restless:
+    if judge.fib.snapshot.restless:  # its tables changed while they were read
         doubts.append(_CHANGED_WHILE_READ)
     return FamilyReport(
         judge.fib.family,
@@ -168,7 +168,7 @@ def check_family(judge: Judge) -> FamilyReport:
 
 def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
     """Yield an escape for each range of the block whose packets escape in the same way."""
-    for (opinion, decision), first, last in ranges_of((part, part.escape) for part in parts):
+    for (opinion, decision), first, last in join_by_label((part, part.escape) for part in parts):
         yield Escape(block, first, last, opinion.name, decision, opinion.devs, opinion.hidden)
 
 
@@ -181,7 +181,8 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
         doubts = [each for each in part.opinions if each.grade is Grade.DOUBT]
         judged = dict.fromkeys(each for each in doubts if each.name != NOT_JUDGED)
         parts_with_doubts.append((part, tuple(judged)))
-    for opinions, first, last in ranges_of(parts_with_doubts):
+    # Neighbouring parts with the same doubts make one range.
+    for opinions, first, last in join_by_label(parts_with_doubts):
         for opinion in opinions:
             yield opinion, first, last
 
@@ -203,6 +204,7 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
         # VRF. So is an address of lo: no other host sends to 127.0.0.1, and yet it would be named
         # wherever the rule is missing.
         can_be_local = address.dev != "lo" and Prefix.of(address.ip) in local
+        # What is not judged is left to `_doubts_about_not_judged`.
         if can_be_local and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
             yield Opinion(Grade.DOUBT, MISSING_RULE), int(address.ip), int(address.ip)
 

@@ -64,7 +64,8 @@ class Devices:
     @cached_property
     def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:
         """The devices whose routes show which CNI has pods on this node, each with this CNI: the
-        devices of single pods, and cilium_host (`POD_NETWORK_DEVS`).
+        devices of single pods, and cilium_host (`POD_NETWORK_DEVS`), by which Cilium routes to all
+        pods of the node at once.
         """
         devs: dict[str, None] = {}  # each once, in the order of the routes
         for route in self._fib.routes:
@@ -94,6 +95,7 @@ class Devices:
         tables = {TABLE_MAIN, *self._fib.tables_for_plain}
         routes: list[Route] = []
         for route in self._fib.snapshot.routes:
+            # This quick question comes first: of 10,000 routes, most are by no device of a CNI.
             if devs_of_cnis.isdisjoint(route.devs) or route.prefix.family != self._fib.family:
                 continue
             if route.type != "unicast" or route.tos or route.source or route.is_passed_over:

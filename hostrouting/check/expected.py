@@ -59,8 +59,8 @@ class Uplinks(NamedTuple):
 def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Uplinks:
     """Find the devices through which packets should leave the host, and the doubt about them. If
     the configuration names devices (`configured`), these are expected, and nothing is in doubt.
-    Otherwise the devices of the first default route are expected, and all that may be meant
-    instead.
+    Otherwise the devices of the first default route are expected. If these may not be the intended
+    ones, all that may be meant are expected and in doubt.
     """
     links = devices.links
     default_routes = list(_default_routes(fib))
@@ -78,16 +78,16 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
             doubtful |= all_devs
     # If a tunnel is expected: the devices of the first default route without a tunnel. If only one
     # card may be meant, the tunnel sends its own packets by this card.
-    hidden = devs_hidden_by_a_tunnel(devs, defaults, links)
-    card_below_tunnel = _card_below_tunnel(hidden, devs, devices)
+    below_tunnel = devs_hidden_by_a_tunnel(devs, defaults, links)
+    card_below_tunnel = _card_below_tunnel(below_tunnel, devs, devices)
     hidden_card = None
-    # A tunnel hides the default route of this card if it has a default route itself. A tunnel that
-    # is expected only because the configuration names it may have none.
+    # The tunnel hides the default route of this card only by a default route of its own. A tunnel
+    # that the configuration names may have none; then it is not among `devs_that_count`.
     if has_tunnel(devs & devs_that_count, links):
         hidden_card = card_below_tunnel
     expected = devs | doubtful
-    # If no card is expected, but a tunnel in doubt or a dummy, nothing shows which card is the
-    # uplink. A tap that is not in doubt counts as the uplink, so no card is looked for.
+    # If no card is expected, but a dummy or a device in doubt (such as a tunnel), nothing shows
+    # which card is the uplink. A tunnel or tap that is not in doubt is the uplink itself.
     is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
     has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
     is_card_unknown = (bool(doubtful) or has_dummy) and not is_card_known
@@ -157,43 +157,42 @@ def _devs_that_count(defaults: Iterable[Route], links: Mapping[str, Link]) -> fr
 
 
 def _routes_that_count(
-    defaults: Iterable[Route], counting: frozenset[str], links: Mapping[str, Link]
+    defaults: Iterable[Route], devs_that_count: frozenset[str], links: Mapping[str, Link]
 ) -> tuple[Route, ...]:
-    """Return the default routes from which the expected devices are taken. Only next hops through
-    the devices `counting` are kept. A pair of routes to the halves of all addresses (/1) is among
-    `defaults` as one route.
+    """Return the default routes from which the expected devices are taken, with only those next
+    hops that lead through `devs_that_count`. A pair of routes to the halves of all addresses (/1)
+    is among `defaults` as one route.
 
     Whole default routes (/0) are taken. So are halves by a tunnel, because OpenVPN adds such routes
-    (`redirect-gateway def1`). Halves by another device beside a whole default route by a card
-    probably lead packets away, which the check has to find, so they are left out. If no card has a
-    whole default route, the halves may be the card's default route, and are taken.
+    (`redirect-gateway def1`). Other halves are taken only if no card has a whole default route,
+    because they may be its default route then. Beside such a route, they probably lead packets
+    away, which the check has to find.
 
     tests/hosts: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
     """
-    through_these = with_next_hops(defaults, lambda hop: hop.dev in counting)
+    through_these = with_next_hops(defaults, lambda hop: hop.dev in devs_that_count)
     whole = [route for route in through_these if route.prefix.length == 0]
-    if all(has_tunnel(route.devs, links) for route in whole):
+    if all(has_tunnel(route.devs, links) for route in whole):  # no card has a whole one
         return tuple(through_these)
     counted = [each for each in through_these if each in whole or has_tunnel(each.devs, links)]
     return tuple(counted)
 
 
 def _card_below_tunnel(
-    hidden: frozenset[str], devs: frozenset[str], devices: Devices
+    below_tunnel: frozenset[str], expected: frozenset[str], devices: Devices
 ) -> str | None:
     """Return the card by which an expected tunnel sends its own packets, or None if that is
-    unclear. It is the only device of `hidden`, the devices of the first default route without a
+    unclear. It is the only one of `below_tunnel`, the devices of the first default route without a
     tunnel.
 
-    If one of the expected devices (`devs`) is a card, as with eth0 beside wg0, the tunnel may use
-    that card. So another card is not returned: a card for a network of its own can have a default
-    route, too.
+    If one of the expected devices is a card, as with eth0 beside wg0, the tunnel may use that card.
+    So another card is not returned: a card for a network of its own can have a default route, too.
 
     tests/hosts: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """
-    if len(hidden) != 1:
+    if len(below_tunnel) != 1:
         return None
-    [card] = hidden
-    if card not in devs and any(devices.may_be_card(dev) for dev in devs):
+    [card] = below_tunnel
+    if card not in expected and any(devices.may_be_card(dev) for dev in expected):
         return None
     return card

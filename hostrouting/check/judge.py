@@ -93,7 +93,7 @@ class TakenRoute(NamedTuple):
     route: Route
     devs: tuple[str, ...]
     """The devices by which packets may leave (`Fib.possible_devs`)."""
-    packets_are_marked: bool
+    by_mark_or_iif: bool
     """Whether a rule has selected the packets by their mark alone, or by their incoming device."""
 
     @property
@@ -115,37 +115,37 @@ class Judge:
         self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
         self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
         self._opinions: dict[tuple[int, bool], tuple[Route, Opinion]] = {}
-        """Each route is judged once for marked and once for other packets. The key has its `id`,
-        because to hash a route takes longer than to judge it; the route stays here, so that no
-        other object gets this `id`.
+        """The opinion on each route, by its `id` and `by_mark_or_iif`. The `id` is taken because to
+        hash a route takes longer than to judge it; the route stays here, so that no other object
+        gets this `id`.
         """
 
-    def opinion(self, decision: Decision, *, packets_are_marked: bool = False) -> Opinion:
+    def opinion(self, decision: Decision, *, by_mark_or_iif: bool = False) -> Opinion:
         """Whether packets with this decision are fine, in doubt, or escape, whatever their
-        destination. `packets_are_marked` says that a rule has selected the packets by their mark
+        destination. `by_mark_or_iif` says that a rule has selected the packets by their mark
         alone, or by their incoming device.
         """
         if decision.kind == NOT_JUDGED:
             return Opinion(Grade.DOUBT, NOT_JUDGED)
         if decision.route is None:  # no route at all, or a rule that refuses
             return Opinion(Grade.ESCAPE, decision.kind)
-        return self.opinion_on_route(decision.route, packets_are_marked=packets_are_marked)
+        return self.opinion_on_route(decision.route, by_mark_or_iif=by_mark_or_iif)
 
-    def opinion_on_route(self, route: Route, *, packets_are_marked: bool = False) -> Opinion:
+    def opinion_on_route(self, route: Route, *, by_mark_or_iif: bool = False) -> Opinion:
         """The opinion on packets that take this route, by the first of `RULES_FOR_ROUTES` that has
         one. It is kept in `_opinions` for the next call.
         """
-        key = (id(route), packets_are_marked)
+        key = (id(route), by_mark_or_iif)
         if key not in self._opinions:
             devs = self.fib.possible_devs(Decision(route.type, route))
-            taken = TakenRoute(route, devs, packets_are_marked)
+            taken = TakenRoute(route, devs, by_mark_or_iif)
             self._opinions[key] = (route, first_opinion(RULES_FOR_ROUTES, self, taken))
         return self._opinions[key][1]
 
     def opinion_on_packets_to(self, address: int, decision: Decision) -> Opinion:
         """The opinion on packets to this address with this decision. If the address is that of a
         pod of this node, and the decision does not lead to the pod, the packets escape. They are in
-        doubt if a route of ours is more specific than one of a CNI.
+        doubt if a route by the uplink is more specific than one of a CNI.
         """
         opinion = self.opinion(decision)
         route = decision.route
@@ -159,18 +159,30 @@ class Judge:
             if _misses(self, route, to_pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=to_pods)
-        # A route of ours was right until a CNI started that knows the way, too. One to a single
-        # address is intended.
-        if opinion.grade is Grade.FINE and route.protocol == OURS and not route.prefix.is_single:
-            covering = self.fib.tables[route.table].covering(address)
-            # The first of these is the route that Linux would use without ours.
-            not_ours = [each for each in covering if each.protocol != OURS]
+        # A static route by the uplink, such as one of ours, may be older than a CNI, and now hide
+        # the CNI's route to the address. A route to a single address is always intended.
+        if (
+            opinion.name == EXPECTED
+            and route.has_gateway
+            and route.prefix.length
+            and not route.prefix.is_single
+        ):
+            # The route that Linux would use without this one and without ours.
+            hidden = next(
+                (
+                    each
+                    for each in self.fib.tables[route.table].covering(address)
+                    if each is not route and each.protocol != OURS
+                ),
+                None,
+            )
+            # It is a CNI's if a CNI makes the device, and the packets belong there.
             if (
-                not_ours
-                and any(map(self.devices.cni_row, not_ours[0].devs))
-                and self.opinion_on_route(not_ours[0]).belongs_elsewhere
+                hidden is not None
+                and any(map(self.devices.cni_row, hidden.devs))
+                and self.opinion_on_route(hidden).belongs_elsewhere
             ):
-                return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] hides [{not_ours[0]}]")
+                return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] hides [{hidden}]")
         return opinion
 
     def is_allowed(self, dev: str) -> bool:
@@ -218,7 +230,7 @@ def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
 
 
 def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
-    """Judge a route that refuses packets: it is fine only if it is a CNI's (`refusals`).
+    """Judge a route that refuses packets: it is fine only if it is a CNI's, as `Refusals` decides.
 
     tests/hosts: calico-services-refused, bird-aggregate, flannel-stale-block, calico-drained.
     """
@@ -231,8 +243,8 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     """Addresses of this host, broadcast addresses of its networks, and addresses that every link
     has, such as multicast ones, are fine. None for every other route.
 
-    A broadcast address is in doubt if another network of the same device has it as an address of a
-    host: the mask of the smaller network is probably too long.
+    A broadcast address of a network is in doubt if it can be a host's address in a larger network
+    of the same device: the mask of the smaller network is probably too long.
 
     A `local` route to more than one address (AnyIP) is an escape, because this host keeps packets
     that are for others. But marked packets are fine by such a route: proxies catch them by `local
@@ -245,7 +257,7 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     if any(route.prefix in block for block in _OF_EVERY_LINK):
         return OWN_ADDRESS
     if route.type == "local":
-        if taken.is_wide and not taken.packets_are_marked:
+        if taken.is_wide and not taken.by_mark_or_iif:
             return Opinion(Grade.ESCAPE, OWN_RANGE)
         return OWN_ADDRESS
     # On a host that forwards, Linux adds an anycast route for the first address of an IPv6
@@ -419,8 +431,8 @@ def bridge_with_a_card(judge: Judge, dev: str, _: TakenRoute) -> Opinion | None:
 
 def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """A device of a known CNI is fine. But it is in doubt if it may be left behind by a migration
-    from one CNI to another: its CNI does not lead to the pods of this node, which are another
-    CNI's; or the route is to addresses in a network of the uplink or of another bridge of pods.
+    from one CNI to another. Two things show this: the route is to addresses in a network of the
+    uplink or of another bridge of pods; or the pods of this node are another CNI's.
 
     There is no opinion if the CNI does not use the device for such a route. A pod's device is for
     routes to single addresses, so not for a wide route (`is_wide`, to several addresses). A device
@@ -435,17 +447,16 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
     if cni_row is None:
         return None
     cni, row = cni_row
-    if (row.use == "pod" and taken.is_wide) or (
-        row.use == "marked" and not taken.packets_are_marked
-    ):
+    if (row.use == "pod" and taken.is_wide) or (row.use == "marked" and not taken.by_mark_or_iif):
         return None
-    # Left behind, because the addresses are those of another network?
+    # Left behind, because the addresses are those of another network? The route to a single pod
+    # may lie in any network.
     if taken.is_wide:
         for owner in judge.devices.devs_with_network_around(taken.route.prefix):
             is_rival = owner in judge.uplinks.devs or judge.devices.is_used_as(owner, "bridge")
             if is_rival and owner != dev:
                 return Opinion(Grade.DOUBT, TWO_CNIS, f"{dev} beside the network of {owner}")
-    # Left behind, because the pods are another CNI's?
+    # Left behind, because the pods are another CNI's? Other devices lead to no pods of this node.
     if row.use in {"network", "bridge"}:
         for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
             if not _serves(cni, pods_cni):

@@ -35,7 +35,7 @@ def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding])
             if path != marker:
                 files.remove(path)
         former = None
-        # The folder may be another user's, who can put there what root cannot read, and replaces.
+        # If another user owns the folder, root may not be able to read what is there. Replace it.
         with suppress(HostError):
             former = files.read(marker)
         if former != text:
@@ -47,9 +47,9 @@ def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding])
 
 def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, list[str]]:
     """The path of the marker for the verdict of this report, and its lines. If the verdict is ok,
-    the lines are "ok" and all findings; if it is undecided, each family in doubt; if a default
-    route is missing, just "no-default-route". If anything escapes, they are the findings about
-    escapes and missing default routes (`WRONG`).
+    the lines are "ok" and all findings, without their names; if it is undecided, each family in
+    doubt; if a default route is missing, just "no-default-route". If anything escapes, they are
+    the findings about escapes and missing default routes (`WRONG`), each after its name (`line`).
     """
     verdict = report.verdict
     if verdict == "ok":

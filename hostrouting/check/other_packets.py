@@ -47,9 +47,9 @@ class OtherPackets(NamedTuple):
     end: OtherEnd
     plain: Decision
     """The decision for plain packets to the same address."""
-    met: dict[str, str]
+    met_conditions: dict[str, str]
     """The selectors of the rule that these packets meet, with their values. Empty if these are the
-    packets that do not meet them (`OtherEnd.met`).
+    packets that do not meet them (`OtherEnd.met_conditions`).
     """
     opinion_on_route: Opinion
     """The opinion that the judge has on the route that they take."""
@@ -60,16 +60,15 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
     such as marked ones. `end` says which packets, and where Linux leads them; `plain` is the
     decision for the plain packet.
     """
-    met = dict(end.met)
+    met_conditions = dict(end.met_conditions)
     # CNIs have routes that are right only for packets that a rule selects by their mark or by the
     # device on which they arrive.
-    if "iif" in met or met.keys() == {"fwmark"}:
-        opinion_on_route = judge.opinion(end.decision, packets_are_marked=True)
+    if "iif" in met_conditions or met_conditions.keys() == {"fwmark"}:
+        opinion_on_route = judge.opinion(end.decision, by_mark_or_iif=True)
     else:
         opinion_on_route = judge.opinion_on_packets_to(address, end.decision)
-    return first_opinion(
-        RULES_FOR_OTHER_ENDS, judge, OtherPackets(end, plain, met, opinion_on_route)
-    )
+    packets = OtherPackets(end, plain, met_conditions, opinion_on_route)
+    return first_opinion(RULES_FOR_OTHER_ENDS, judge, packets)
 
 
 def intended(judge: Judge, packets: OtherPackets) -> Opinion | None:
@@ -95,23 +94,24 @@ def of_a_connection(judge: Judge, packets: OtherPackets) -> Opinion | None:
     tests/hosts: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
-    can_have_source = _can_have_source(judge, packets)
-    # Usual packets need not meet a further condition, such as a mark. Without such a source,
-    # connections do not send these packets.
-    if len(conditions_of(packets.end.rule)) > 1 or not any(can_have_source):
+    can_have_each = _can_have_each_source(judge, packets)
+    # Usual packets need not meet a further condition, such as a mark. If the packets can have no
+    # source that connections have, connections do not send them.
+    if len(conditions_of(packets.end.rule)) > 1 or not any(can_have_each):
         return None
     # If the first lookup leads to a CNI's device, and the second one to the uplink, nobody knows
     # whether the network beyond the uplink takes packets that did not go through the CNI's device.
     is_by_a_cni = judge.opinion(packets.plain).belongs_elsewhere
     if is_by_a_cni and packets.opinion_on_route.name == EXPECTED:
-        return unknown(judge, packets)
+        return doubt_the_packets(judge, packets)
     if packets.opinion_on_route.grade is Grade.DOUBT:
-        return by_a_device_in_doubt(judge, packets) or unknown(judge, packets)
+        return by_a_device_in_doubt(judge, packets) or doubt_the_packets(judge, packets)
     if packets.opinion_on_route.grade is Grade.FINE:
         return FINE
-    if all(can_have_source):
+    if all(can_have_each):
+        # The report has to name the decision for connections, not the one for the plain packet.
         return packets.opinion_on_route._replace(decision=packets.end.decision)
-    return unknown(judge, packets)  # the escape depends on the source that Linux chooses
+    return doubt_the_packets(judge, packets)  # the escape depends on the source that Linux chooses
 
 
 def from_a_device(judge: Judge, packets: OtherPackets) -> Opinion | None:
@@ -121,18 +121,20 @@ def from_a_device(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
     tests/hosts: iif-cni0-into-a-vpn, iif-cni0-but-pods-stay; iif-docker0-into-a-vpn.
     """
-    if "iif" not in packets.met:  # the rule does not select them by the device
+    if "iif" not in packets.met_conditions:  # the rule does not select them by the device
         return None
-    are_from_pods = any(packets.met["iif"] in route.devs for route in judge.devices.pod_routes)
+    are_from_pods = any(
+        packets.met_conditions["iif"] in route.devs for route in judge.devices.pod_routes
+    )
     if are_from_pods and packets.opinion_on_route.grade is Grade.ESCAPE:
-        return unknown(judge, packets)
+        return doubt_the_packets(judge, packets)
     return FINE
 
 
 def fine_by_its_route(_: Judge, packets: OtherPackets) -> Opinion | None:
     """Packets are fine if the judge finds their route fine. Some routes of CNIs are right only for
-    packets that are marked or arrive on a device: if these are such packets, `opinion_on_route`
-    counts that.
+    packets that are marked or arrive on a device: `judge_other_end` has considered whether these
+    packets are such.
 
     tests/hosts: cilium-native and istio-tproxy (a mark).
     """
@@ -146,15 +148,15 @@ def of_a_user_network(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
     tests/hosts: ovn-kubernetes-user-network; anycast-address-on-lo-refused has no such table.
     """
-    unreachable = packets.end.decision.route
-    if packets.met.keys() != {"fwmark"} or unreachable is None:
+    default = packets.end.decision.route
+    if packets.met_conditions.keys() != {"fwmark"} or default is None:
         return None
-    if unreachable.type != "unreachable" or unreachable.prefix.length:
+    if default.type != "unreachable" or default.prefix.length:
         return None
-    if unreachable.table in judge.fib.tables_for_plain:
+    if default.table in judge.fib.tables_for_plain:
         return None
     for route in judge.fib.routes:
-        is_in_table = route.table == unreachable.table
+        is_in_table = route.table == default.table
         if is_in_table and any(judge.devices.is_used_as(dev, "network") for dev in route.devs):
             return FINE  # so the table is a CNI's
     return None
@@ -168,7 +170,7 @@ def wrong_by_any_device(judge: Judge, packets: OtherPackets) -> Opinion | None:
     tests/hosts: anycast-address-on-lo-refused.
     """
     if packets.end.decision.kind != "unicast" or packets.opinion_on_route.name == DOUBTFUL_ROUTE:
-        return unknown(judge, packets)
+        return doubt_the_packets(judge, packets)
     return None
 
 
@@ -177,13 +179,17 @@ def by_the_device_of_the_source(judge: Judge, packets: OtherPackets) -> Opinion 
     address. From an address of lo, they are fine by any card, because only the service with this
     address sends them.
 
-    None if connections of this host may have the source: then some of their packets may meet the
-    other conditions of the rule, too, and leave by this device although they are for pods.
+    None if connections of this host may have the source. Only some of their packets may meet the
+    further conditions of the rule, and would then leave by this device even if they are for pods.
 
     tests/hosts: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """
     sources = packets.end.rule.src
-    if "from" not in packets.met or sources is None or any(_can_have_source(judge, packets)):
+    if (
+        "from" not in packets.met_conditions
+        or sources is None
+        or any(_can_have_each_source(judge, packets))
+    ):
         return None
     devs_with_source = {dev for block, dev in judge.fib.own_blocks if sources.overlaps(block)}
     owners = {dev for dev in devs_with_source if judge.devices.cni_row(dev) is None}
@@ -195,22 +201,22 @@ def by_the_device_of_the_source(judge: Judge, packets: OtherPackets) -> Opinion 
     return FINE if is_of_device or is_of_lo else None
 
 
-def _can_have_source(judge: Judge, packets: OtherPackets) -> list[bool]:
+def _can_have_each_source(judge: Judge, packets: OtherPackets) -> list[bool]:
     """For each source that connections of this host may have: whether these packets can have it.
     Empty if the rule does not select by the source.
 
     The sources are those that Linux may choose in the first lookup. But if these packets have none
     of them, and would not reach pods of this node, the sources are the addresses of the expected
-    devices.
+    devices, because the host may answer pods from these.
     """
     block = packets.end.rule.src
     if block is None:
         return []
     # The packets are from the block or, if they meet no condition of the rule, from elsewhere.
-    is_inside = bool(packets.met)
-    can_have_source = [(ip in block) is is_inside for ip in _sources_of(judge, packets.plain)]
-    if any(can_have_source) or packets.opinion_on_route.name != PODS_HIDDEN:
-        return can_have_source
+    is_inside = bool(packets.met_conditions)
+    can_have_each = [(ip in block) is is_inside for ip in _sources_of(judge, packets.plain)]
+    if any(can_have_each) or packets.opinion_on_route.name != PODS_HIDDEN:
+        return can_have_each
     return [
         (each.ip in block) is is_inside
         for each in judge.devices.global_addresses
@@ -260,7 +266,7 @@ def bound_to_its_device(_: Judge, packets: OtherPackets) -> Opinion | None:
 
     tests/hosts: networkd-oif-rule.
     """
-    return FINE if "oif" in packets.met else None
+    return FINE if "oif" in packets.met_conditions else None
 
 
 def of_a_vpn(judge: Judge, packets: OtherPackets) -> Opinion | None:
@@ -269,7 +275,7 @@ def of_a_vpn(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
     tests/hosts: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
-    if packets.met.keys() != {"fwmark"}:  # the rule does not select by the mark alone
+    if packets.met_conditions.keys() != {"fwmark"}:  # the rule does not select by the mark alone
         return None
     devs = judge.fib.possible_devs(packets.end.decision)
     return FINE if devs == (judge.uplinks.card_below_tunnel,) else None
@@ -284,7 +290,7 @@ def by_a_device_in_doubt(_: Judge, packets: OtherPackets) -> Opinion | None:
     return packets.opinion_on_route if packets.opinion_on_route.name == DEFAULT_ROUTES else None
 
 
-def unknown(_: Judge, packets: OtherPackets) -> Opinion:
+def doubt_the_packets(_: Judge, packets: OtherPackets) -> Opinion:
     """The last of the rules, for packets on which no other has an opinion: doubt them, because
     nothing shows whether they may go where they go. The finding names the host's routing rule that
     leads them there, even one that the engine does not evaluate (`goto`), so that an operator can
@@ -310,6 +316,6 @@ RULES_FOR_OTHER_ENDS: tuple[Callable[[Judge, OtherPackets], Opinion | None], ...
     of_a_vpn,
     # After the one before, which knows that some of these packets are fine.
     by_a_device_in_doubt,
-    unknown,
+    doubt_the_packets,
 )
 """In the order in which they are asked; the last always has an opinion."""

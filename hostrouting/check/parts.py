@@ -2,7 +2,8 @@
 
 The engine cuts the block into cells. The decisions are the same for all addresses of a cell, and
 so are the opinions on them, so one address of each cell is judged. A cell with its opinions is a
-part. A report joins neighbouring parts about which it says the same into one range (`ranges_of`).
+part. A report joins neighbouring parts about which it says the same into one range
+(`join_by_label`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
         yield Part(low, high, decision, opinion, tuple(others))
 
 
-def ranges_of(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, int, int]]:
+def join_by_label(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, int, int]]:
     """Join neighbouring parts with equal labels: yield each label, with the first and the last
     address of the range. The label of a part is what a report says about it, such as how its
     packets escape. Parts without a label, or with an empty one, are left out.

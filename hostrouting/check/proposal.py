@@ -27,8 +27,8 @@ def propose_configuration(config: HostRoutingConfig, snapshot: Snapshot) -> Prop
     configuration is applied (`report.routes`).
 
     If packets to an expected CIDR would still leave the wrong way (escape), the configured routes
-    that cannot be set (`conflicts`) are left out, because the proposed routes replace them. If none
-    would, they stay. ConfigError if no CIDRs are expected.
+    that cannot be set (`conflicts`) are left out, because the proposed routes replace them. If
+    nothing would escape, these routes stay. ConfigError if no CIDRs are expected.
     """
     plan = plan_static_routes(config, snapshot)
     report = check_snapshot(plan.apply_to(snapshot), config)

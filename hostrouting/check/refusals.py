@@ -54,7 +54,7 @@ class Refusals(NamedTuple):
                 if not self._fits(cni, row, route):
                     continue
                 has_cni = self.devices.has_cni(cni)
-                # For the other two proofs, the lines above are enough: see `has_cni` and `_fits`.
+                # Only "inside" is still open: `_fits` asks for "first", and `has_cni` is "device".
                 is_inside = any(self.devices.cni_of(dev) is cni for dev in inside)
                 if has_cni and (row.proof != "inside" or is_inside):
                     return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
@@ -67,10 +67,12 @@ class Refusals(NamedTuple):
         return Opinion(Grade.ESCAPE, route.type)
 
     def _has_blocks_of_others(self, row: Refusal, refused: Route) -> bool:
-        """Whether the host has a route to the block of another node, as the CNI of this row adds
-        it: a route with its protocol and a gateway, and of the length of the refused block.
+        """Whether routes to other nodes show that the refused route may be a CNI's: the host has a
+        route as the CNI adds it for the block of another node. It has the protocol of the CNI's
+        `row`, a gateway, and the length of the refused block. False if other programs add such
+        routes with this protocol, too (`protocol_shows_cni`).
         """
-        return row.is_shown_by_protocol and any(
+        return row.protocol_shows_cni and any(
             route.prefix.length == refused.prefix.length
             for route in self.fib.routes
             if route.protocol == row.protocol and route.has_gateway

@@ -26,7 +26,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hostrouting.check.judge import Judge
-from hostrouting.check.parts import find_parts, ranges_of
+from hostrouting.check.parts import find_parts, join_by_label
 from hostrouting.check.results import Grade, Part, Repair, Unrepairable, Why
 from hostrouting.config.settings import is_configurable_dev
 from hostrouting.model.link_kinds import is_tap, is_tunnel
@@ -80,7 +80,7 @@ def propose_repair(
             # A part lies in exactly one block.
             [block] = [each for each in blocks if each.first <= part.first <= each.last]
             to_add.update(_prefixes_to_add(judge, part, block))
-    dev, possible, missing = _routes_to(judge, sorted(to_add))
+    dev, possible, why_not_made = _routes_to(judge, sorted(to_add))
     # Judge all again with the possible routes, and keep those that help.
     routes, changes = _proven(judge, parts, possible, blocks)
     # Each range as it is judged with the routes, and why it is not repaired. The reason is None if
@@ -89,7 +89,7 @@ def propose_repair(
     for change in changes:
         why = None
         if change.before.escape is not None and not _is_repaired(change):
-            why = why_delete[change.before.first] or _why_still(change.after, missing)
+            why = why_delete[change.before.first] or _why_still(change.after, why_not_made)
         ranges.append((change.after, why))
     unrepairable: list[Unrepairable] = []
     if any(why is not None for _, why in ranges):
@@ -97,8 +97,8 @@ def propose_repair(
         # prefix, so a range that it repairs must not have addresses of two CIDRs.
         for cidr in _outermost(cidrs):
             with_rules = _with_rules(judge, cidr, _inside(cidr, ranges))
-            # `ranges_of` joins neighbours with the same reason, and leaves out those without one.
-            unrepairable += [Unrepairable(*each) for each in ranges_of(with_rules)]
+            # Neighbours with the same reason are joined, and those without one are left out.
+            unrepairable += [Unrepairable(*each) for each in join_by_label(with_rules)]
     return Repair(tuple(routes), dev, tuple(unrepairable))
 
 
@@ -123,14 +123,16 @@ def _inside(cidr: Prefix, ranges: RangesWithWhy) -> RangesWithWhy:
 
 def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     """Return why a repair adds no route for this part, and an operator has to delete the escaping
-    route instead: it hides a right one, such as a CNI's ("below-a-cni"), which Linux uses once the
-    escaping route is gone. An added route would hide the right one, too. None if none is hidden.
+    route instead: it hides a right one, such as a CNI's route ("below-a-cni"), which Linux uses
+    once the escaping route is gone. An added route would hide the right one, too. None if none is
+    hidden.
     """
     decision = part.decision
     # The routes to the first address are those to the whole part.
     covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
-    covering += judge.devices.routes_to_pods.covering(part.first)
+    covering += judge.devices.routes_to_pods.covering(part.first)  # they may be in other tables
     for route in covering:
+        # A right one leads the packets where they belong: by another device than the uplink.
         if route != decision.route and judge.opinion_on_route(route).belongs_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]")
     return None
@@ -152,7 +154,7 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[
     # The route to the first address is that to the whole part.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
     prefix = block
-    metric: int | None = _HIGH_METRIC
+    metric: int | None = _HIGH_METRIC  # above those of CNIs, so that their routes can be added
     if present is not None and present.prefix.length >= block.length:
         prefix = present.prefix
         metric = present.metric  # a route of ours is replaced
@@ -175,8 +177,8 @@ def _routes_to(
     judge: Judge, prefixes: Sequence[tuple[Prefix, int]]
 ) -> tuple[str | None, list[Route], Why | None]:
     """Make the routes to these prefixes, with these metrics. Return the device that the
-    configuration has to name for them (None if it need not name one), the routes, and what is
-    missing for routes that cannot be made (None if nothing is).
+    configuration has to name for them (None if it need not name one), the routes, and why some
+    routes cannot be made (None if all can).
 
     First routes without a named device are tried, because such a configuration fits many hosts;
     then each expected device, until there is a route.
@@ -193,7 +195,7 @@ def _routes_to(
         routes: list[Route] = []
         for prefix, metric in prefixes:
             route = uplink.route_to(prefix, dev=dev, metric=metric)
-            if isinstance(route, Need):
+            if isinstance(route, Need):  # not a route, but what it lacks
                 why = Why("no-gateway", f"a repair needs {route}")
             # Leave out a route through a device that is not expected, or to a reserved prefix: a
             # configuration cannot have that.
@@ -206,8 +208,8 @@ def _routes_to(
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
     """Whether a repair may lead through this expected device, and a configuration can name it. A
-    tunnel may be a VPN's, so it is used only if the configuration names it already. An exception is
-    a tap: if a card could be the uplink, too, the tap would be in doubt, and there is no repair.
+    tunnel may be a VPN's, so it is used only if the configuration names it already. A tap needs no
+    name: where a card could be the uplink, too, the tap is in doubt, and there is no repair at all.
     """
     link = judge.devices.links.get(dev)
     is_named = dev in judge.configured_devs
@@ -224,7 +226,7 @@ def _with_rules(judge: Judge, cidr: Prefix, ranges: RangesWithWhy) -> RangesWith
     """
     destinations = {cidr: None}
     for part, _ in ranges:
-        hidden = part.opinion.hidden
+        hidden = part.opinion.hidden  # the route to a network of pods that packets do not use
         # There is no rule for a single pod, because the rule would outlive the pod.
         if hidden is not None and not hidden.prefix.is_single:
             destinations[hidden.prefix] = None
@@ -263,8 +265,8 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
         # `why.rule` is there if the rule for another destination repairs the range already.
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
-            # The new reason is the present rule by which the packets escape, and the new rule is
-            # its remedy. The reason in `why` may have another one, to delete a route.
+            # The reason is now the present rule by which the packets escape, because the new rule
+            # is the remedy for that. The reason in `why` may be a route that has to be deleted.
             with_rule.append((part, _why_still(part)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
@@ -288,6 +290,7 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
             # A rule that refuses packets has table 0.
             if rule.table not in {0, TABLE_LOCAL, TABLE_MAIN}:
                 priorities.append(rule.priority - 1)
+    # With a priority equal to that of the rule for table local, the new rule comes after it.
     of_local = [rule.priority for rule in judge.fib.rules if rule.table == TABLE_LOCAL]
     if not priorities or min(priorities) < max(of_local, default=0):
         return None
@@ -364,11 +367,11 @@ def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[R
     return [route for route in routes if id(route) in deciding]
 
 
-def _why_still(part: Part, missing: Why | None = None) -> Why:
+def _why_still(part: Part, why_not_made: Why | None = None) -> Why:
     """Why this part is not repaired by the proposed routes. An earlier rule may decide, so that
     Linux does not look up table main, where the routes are; or some routes could not be made
-    (`missing` says why). Otherwise no new route would be more specific than the present ones,
-    or packets would still be lost with it (`_NOT_PROVEN`).
+    (`why_not_made`). Otherwise no new route can be more specific than the present one, or
+    packets would still be lost with a new one (`_NOT_PROVEN`).
     """
     # If nothing escapes any more, a new doubt keeps the part from being repaired. Then the reason
     # comes from the decision for plain packets.
@@ -377,4 +380,4 @@ def _why_still(part: Part, missing: Why | None = None) -> Why:
         return Why("earlier-rule", f"[{decision.route}] comes before table main")
     if decision.rule is not None and decision.rule.table != TABLE_MAIN:
         return Why("earlier-rule", f"[rule {decision.rule}] comes before table main")
-    return missing or _NOT_PROVEN
+    return why_not_made or _NOT_PROVEN

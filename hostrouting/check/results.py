@@ -168,8 +168,8 @@ class Escape(NamedTuple):
         route, or by those of an equal default route.
         """
         if not self.devs:
-            # The kind PODS_HIDDEN, which is not in FATES, says only that pods are missed. What
-            # happens to the packets instead, the type of their route says.
+            # PODS_HIDDEN is not in FATES, because it says only that packets miss the pods. The
+            # kind of the decision says where they go instead.
             return FATES.get(self.kind) or FATES[self.decision.kind]
         verb = "leaves through"
         if set(self.devs) != set(self.decision.devs):
@@ -223,7 +223,9 @@ class Repair(NamedTuple):
 
     @property
     def routes(self) -> tuple[StaticRoute, ...]:
-        """The routes for a configuration, without gateways: each host finds these itself."""
+        """The routes as a configuration has them: those for this host (`resolved`), but without
+        gateways, because each host finds its own.
+        """
         return tuple(
             StaticRoute(route.prefix.to_network(), dev=self.dev, metric=route.metric)
             for route in self.resolved
@@ -290,8 +292,8 @@ class FamilyReport(NamedTuple):
 
     @property
     def missing_default(self) -> str:
-        """A short sentence that the default route is missing, or the rule that leads to it, if this
-        is the verdict; otherwise empty.
+        """If the verdict is no-default-route: a short sentence that the default route is missing,
+        or the rule that leads to it. Otherwise empty.
         """
         if self.verdict != "no-default-route":
             return ""

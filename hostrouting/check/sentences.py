@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from hostrouting.check.parts import ranges_of
+from hostrouting.check.parts import join_by_label
 from hostrouting.check.results import OVERLAP, CheckReport, Escape, FamilyReport, Opinion
 from hostrouting.config.cni import cni_row
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
@@ -48,7 +48,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
         findings += _describe_repair(report)
     findings += caveats
     findings += _describe_allowances(report)
-    return tuple(dict.fromkeys(findings))
+    return tuple(dict.fromkeys(findings))  # each once, if both families have the same one
 
 
 # What escapes.
@@ -69,7 +69,7 @@ def _describe_missing_default(family: FamilyReport, severity: Severity) -> Findi
         family.sentence,
         f"IPv{family.family} default route",
         remedy,
-        can_retry=True,
+        can_retry=True,  # the default route may come later
     )
 
 
@@ -114,9 +114,8 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
     """Whether no static route can ever repair this range, even with other rules and gateways on the
-    host. Either the escaping route hides a CNI's ("below-a-cni"), so that a static route would be
-    wrong; or it would not help ("not-proven"): no route is more specific than that of a single
-    address.
+    host. Either the escaping route hides a CNI's route ("below-a-cni"), so that a static route
+    would be wrong. Or no static route helps there ("not-proven"), such as for a single address.
     """
     why = family.why_unrepaired(escape.first)
     return why is not None and why.reason in {"below-a-cni", "not-proven"}
@@ -127,8 +126,8 @@ def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
     packets leave only by tunnels or bridges of guests. Other devices are not proposed for
     `allowedDevs`: a card, InfiniBand or a dummy is probably the very outage that the check is for.
 
-    An escape does not count if no static route can ever repair it (`_is_stuck`), for example
-    because its route hides a CNI's.
+    False if no static route can ever repair the escape (`_is_stuck`): then the route by which the
+    packets leave has to go.
     """
     if escape.kind != OVERLAP or _is_stuck(escape, family):
         return False
@@ -169,7 +168,7 @@ def finding_name(escape: Escape) -> Name:
 
 
 def _facts_of(escape: Escape) -> dict[str, Any]:
-    """The facts of the finding, for programs."""
+    """What the finding about this escape tells programs: the addresses, and how they escape."""
     family = escape.cidr.family
     decision = escape.decision
     return {
@@ -216,8 +215,8 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
 
 def repair_commands(report: CheckReport) -> tuple[str, ...]:
     """The commands that add the routes of a repair (`report.resolved`) until the next boot. These
-    routes do not get the protocol of hostrouting, so `apply` does not delete them. It keeps one in
-    place of a configured route that would lead the same way.
+    routes do not get the protocol of hostrouting, so `apply` does not delete them. If a
+    configured route leads the same way as one of these, `apply` keeps this one and adds nothing.
 
     There are no commands if a route to add has the key of a present route of ours: Linux refuses to
     add it beside ours, so only a configuration repairs the host.
@@ -232,12 +231,13 @@ def _addition_command(route: Route) -> str:
     """The command that adds this route. It names no protocol, so hostrouting does not take the
     route for one of its own and delete it.
     """
-    key = str(route.prefix)
+    options = ""
     if route.metric:
-        key += f" metric {route.metric}"
+        options += f" metric {route.metric}"
     if route.prefsrc:
-        key += f" src {route.prefsrc}"
-    return command_of(f"ip route add {key} {route.way}")
+        options += f" src {route.prefsrc}"
+    # Several next hops have to come last.
+    return command_of(f"ip route add {route.prefix}{options} {route.way}")
 
 
 def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
@@ -290,7 +290,9 @@ DOUBTS = {
         "routeOverlap.allowedDevs",
     ),
     "doubtful-route": Wording(
-        "packets to {where} may be lost: {reason}", "delete the route if it is not intended"
+        "packets to {where} may be lost: {reason}",
+        "if the first route in brackets is not intended, by a CNI for example, delete it, or take "
+        "it out of staticRoutes.routes",
     ),
     "other-packets": Wording(
         "some packets to {where} are routed differently, by rule {reason}",
@@ -298,8 +300,8 @@ DOUBTS = {
     ),
     "missing-rule": Wording(
         "this host may answer nobody on {where}: no rule looks up table local first",
-        "add the rule",
-        "rule add pref 0 lookup local",
+        "add the rule, after those of Cilium",
+        "rule add pref 11 lookup local",
     ),
     "not-judged": Wording(
         "hostrouting does not judge {reason}", "ask Linux about an address: ip route get ADDRESS"
@@ -334,8 +336,8 @@ def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
     """
     allowed: list[tuple[str, str]] = []
     for family in report.families:
-        # `ranges_of` leaves out the parts with an empty allowance.
-        ranges = ranges_of((part, part.allowance) for part in family.parts)
+        # `join_by_label` leaves out the parts with an empty allowance.
+        ranges = join_by_label((part, part.allowance) for part in family.parts)
         allowed += [(allowance, extent(family.family, *ends)) for allowance, *ends in ranges]
     by_allowance = grouped(allowed)
     sentences = [  # an allowance is a text such as "wg0 (allowedDevs)"

@@ -12,7 +12,7 @@ from hostrouting.fleet import NO_VERDICT, NodeProblem, check_snapshots, group_no
 from hostrouting.reading import json_value
 from hostrouting.text import counted, printable, spoken
 
-_CODES = {**CODE_OF_VERDICT, NO_VERDICT: BAD_INPUT}  # of each verdict on a node
+_CODE_OF_PROBLEM = {**CODE_OF_VERDICT, NO_VERDICT: BAD_INPUT}  # of each verdict on a node
 
 
 def check_nodes(folder: str, config: HostRoutingConfig) -> Page:
@@ -32,7 +32,7 @@ def check_nodes(folder: str, config: HostRoutingConfig) -> Page:
             for problem, nodes in groups.items()
         ],
     }
-    code = worst_code(*(_CODES[problem.verdict] for problem in groups))
+    code = worst_code(*(_CODE_OF_PROBLEM[problem.verdict] for problem in groups))
     return Page(code, document, _lines(groups))
 
 

@@ -154,7 +154,7 @@ _ARGUMENTS: dict[str, dict[str, Any]] = {
     },
     "--json": {"action": "store_true", "help": "print one JSON document"},
 }
-_EITHER = {"check": ("--snapshot", "--snapshots"), "status": ("--metrics", "--json")}
+_ONLY_ONE_OF = {"check": ("--snapshot", "--snapshots"), "status": ("--metrics", "--json")}
 """By command: the options of which only one can be typed."""
 
 
@@ -197,13 +197,13 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (summary, arguments) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, **common)
-        exclusive = _EITHER.get(name, ())
+        exclusive = _ONLY_ONE_OF.get(name, ())
         # Python 3.11 cannot print the usage of a group without options.
         either = command.add_mutually_exclusive_group() if exclusive else command
         for argument in arguments:
             group = either if argument in exclusive else command
             action = group.add_argument(argument, **_ARGUMENTS[argument])
             if argument == "--config":
-                # Without a file, `check` and `repair` use what is installed, or typed.
+                # The commands that take CIDRs, `check` and `repair`, need no file.
                 action.required = "cidrs" not in arguments
     return parser

@@ -13,7 +13,7 @@ from hostrouting.host.host import Host
 from hostrouting.lines import finding_lines, indented
 from phases.observers import FIELDS
 
-_ON_THE_PAGE = {"verdict", "finding", "status"}
+_FIELDS_OF_THE_PAGE = {"verdict", "finding", "status"}
 """Log lines with one of these fields say what the page says later."""
 
 
@@ -34,8 +34,9 @@ class TaskRun(NamedTuple):
     ) -> Iterator[str]:
         """The lines of the page that say how the run ended, and what it changed. After a success,
         the first line ends with `done` or, if nothing was changed, with `nothing` (if given). After
-        a failure, it says what failed. `shown_below` are findings that the page has after these
-        lines: here, they are only named if a step failed with them first, and without a remedy.
+        a failure, it says what failed. `shown_below` are findings that the page shows after
+        these lines, with their remedies. These lines leave them out, except in a line FAILED, which
+        has the sentence of the first error of a step.
         """
         if not self.report.ok:
             yield from self._failure_lines({finding.sentence for finding in shown_below})
@@ -49,11 +50,14 @@ class TaskRun(NamedTuple):
 
     def _failure_lines(self, shown_below: Collection[str]) -> Iterator[str]:
         # Why the run failed or stopped, before the list of what it has changed. `shown_below` are
-        # the sentences of the findings that the page has below, with their remedies. They are not
-        # said twice: if the first error of a step is one, it has only the line FAILED here.
+        # the sentences of the findings that the page shows below, with their remedies. Of these, a
+        # line FAILED has the first error of a step, and the others are left out here.
         for step in self.report.failures:
-            findings = getattr(step.error, "findings", ())
-            errors = [finding for finding in findings if finding.severity == "error"]
+            errors = [
+                finding
+                for finding in getattr(step.error, "findings", ())
+                if finding.severity == "error"
+            ]
             if errors:
                 first = errors[0]
                 yield f"FAILED: {first.sentence}"
@@ -102,7 +106,7 @@ def outcome_of(report: phases.Step, host: Host) -> TaskRun:
     return TaskRun(report, report.exit_code, effects, wrote, removed)
 
 
-class _Remarks(logging.Handler):
+class _StandardErrorHandler(logging.Handler):
     """Prints log lines on standard error, escaped like all other output."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -113,7 +117,7 @@ def _log_to_standard_error() -> None:
     """Show log lines on standard error while a task runs, except those that the page repeats. If
     the program has set up logging already, nothing is changed.
     """
-    handler = _Remarks()
+    handler = _StandardErrorHandler()
     # `phases` puts the fields of a log line into its record, as the attribute FIELDS.
-    handler.addFilter(lambda record: _ON_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
+    handler.addFilter(lambda record: _FIELDS_OF_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
     logging.basicConfig(level=logging.INFO, handlers=[handler], format="%(message)s")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hostrouting.check.check import check_kernel, check_snapshot
-from hostrouting.check.repair_line import typed
+from hostrouting.check.repair_line import repeated_option
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.host.host import Host
@@ -28,11 +28,11 @@ def repair_options(arguments: argparse.Namespace) -> str:
     configuration in a file.
     """
     options = "".join(f" {shlex.quote(cidr)}" for cidr in arguments.cidrs)
-    options += typed("--dev", arguments.dev)
-    options += typed("--allow", getattr(arguments, "allow", []))  # `check` has no --allow
+    options += repeated_option("--dev", arguments.dev)
+    options += repeated_option("--allow", getattr(arguments, "allow", []))  # `check` has no --allow
     if arguments.config is not None:
-        is_pipe = arguments.config.startswith(("-", "/dev/", "/proc/"))
-        options += typed("--config", ["FILE" if is_pipe else arguments.config])
+        is_pipe = arguments.config.startswith(("-", "/dev/fd/", "/dev/stdin", "/proc/"))
+        options += repeated_option("--config", ["FILE" if is_pipe else arguments.config])
     return options
 
 
@@ -51,7 +51,7 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
 
 
 @contextmanager
-def _faults_of(argument: str) -> Iterator[None]:
+def _faults_named(argument: str) -> Iterator[None]:
     """The block puts the value of an argument into a configuration. If the value is wrong, raise
     the error again with the name of the argument in place of the key, which the user has not typed.
     """
@@ -69,10 +69,10 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
     """
     section = known.route_overlap
     if arguments.cidrs:
-        with _faults_of("CIDR"):
+        with _faults_named("CIDR"):
             section = section._replace(expected_cidrs=arguments.cidrs)
     if arguments.dev:
-        with _faults_of("--dev"):
+        with _faults_named("--dev"):
             section = section._replace(expected_devs=arguments.dev)
     if not section.cidrs:
         raise bad_input(
@@ -93,7 +93,7 @@ def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) ->
     expected = (*known.route_overlap.expected_cidrs, *section.expected_cidrs)
     section = section._replace(expected_cidrs=tuple(dict.fromkeys(expected)))
     allowed = (*section.allowed_devs, *arguments.allow)
-    with _faults_of("--allow"):
+    with _faults_named("--allow"):
         section = section._replace(allowed_devs=tuple(dict.fromkeys(allowed)))
     return known._replace(route_overlap=section)
 

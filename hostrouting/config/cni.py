@@ -52,7 +52,7 @@ class Refusal(NamedTuple):
     """By family: the shortest and the longest prefix. A family without such routes is left out."""
     proof: Proof = "inside"
     """What proves that such a route is the CNI's."""
-    is_shown_by_protocol: bool = False
+    protocol_shows_cni: bool = False
     """Whether each route with this protocol and a gateway is the CNI's, too."""
 
 
@@ -70,7 +70,7 @@ class Cni(NamedTuple):
     @property
     def protocols(self) -> set[int]:
         """The protocols by which its routes with a gateway are recognised."""
-        return {row.protocol for row in self.refusals if row.is_shown_by_protocol}
+        return {row.protocol for row in self.refusals if row.protocol_shows_cni}
 
 
 POD_NETWORK_DEVS = ("cilium_host",)
@@ -123,8 +123,9 @@ CNIS = (
             pod="cali* veth",
         ),
         (
-            Refusal(BIRD, ("blackhole",), _BLOCKS, is_shown_by_protocol=True),
-            Refusal(CALICO, ("blackhole",), _BLOCKS, proof="device", is_shown_by_protocol=True),
+            # unreachable: the block of a node that BIRD does not reach now
+            Refusal(BIRD, ("blackhole", "unreachable"), _BLOCKS, protocol_shows_cni=True),
+            Refusal(CALICO, ("blackhole",), _BLOCKS, proof="device", protocol_shows_cni=True),
         ),
     ),
     # cilium pkg/defaults, pkg/datapath/linux/routing
@@ -138,7 +139,7 @@ CNIS = (
                 ("unreachable",),
                 {4: (32, 32), 6: (128, 128)},
                 proof="device",
-                is_shown_by_protocol=True,
+                protocol_shows_cni=True,
             ),
         ),
     ),
@@ -152,6 +153,7 @@ CNIS = (
         (Refusal(PROTOCOL_BOOT, ("blackhole",), {4: (8, 30), 6: (48, 124)}, proof="first"),),
         serves=("Calico",),  # Canal
     ),
+    # tigera/operator pkg/controller/migration/convert, getCNIPlugin
     Cni("GKE", _devices(pod="gke* veth")),
     # kubernetes-sigs/kindnet
     Cni("kindnet", _devices(pod="knet* veth")),
@@ -159,15 +161,21 @@ CNIS = (
     Cni("Istio", _devices("istioin geneve, istioout geneve"), serves=None),
     # squat/kilo --interface; --compatibility says whose pods they are
     Cni("Kilo", _devices("kilo0 wireguard"), serves=("Cilium",)),
+    # talos pkg/machinery/constants, KubeSpanLinkName
     Cni("KubeSpan", _devices("kubespan wireguard"), serves=None),
+    # kube-router pkg/tunnels, docs/tunnels.md
     Cni("kube-router", _devices("tun-* ipip ip6tnl", bridge="kube-bridge bridge")),
+    # kube-ovn pkg/util/const.go, NodeNic
     Cni("Kube-OVN", _devices("ovn0 openvswitch tun"), serves=("Cilium",)),  # chained behind it
+    # kubernetes pkg/kubelet/dockershim/network/kubenet (until 1.23)
     Cni("kubenet", _devices(bridge="cbr0 bridge")),
-    # --ovnkube-node-mgmt-port-netdev renames a virtual function, which has no kind, beside a DPU
+    # ovn-kubernetes --ovnkube-node-mgmt-port-netdev renames a virtual function beside a DPU: it has
+    # no kind
     Cni(
         "OVN-Kubernetes",
         (*_devices("ovn-k8s-mp* openvswitch tun"), Device("ovn-k8s-mp#", ("",), "network")),
     ),
+    # openshift/sdn pkg/network/node/ovscontroller.go
     Cni("OpenShift SDN", _devices("tun0 openvswitch")),
     # containernetworking/plugins bridge, ptp; minikube 1-k8s.conflist; kubernetes-the-hard-way
     Cni(
@@ -186,6 +194,7 @@ CNIS = (
         ),
         serves=None,  # with manageCniPlugin: false, another CNI has the pods
     ),
+    # weave net/bridge.go
     Cni("Weave Net", _devices("weave bridge")),
 )
 

@@ -1,5 +1,5 @@
 """The configuration: every setting as a field of a frozen value, with its rules; and the rules
-about several settings together (`faults_between`).
+about several settings together (`faults_between_fields`).
 
 Values from Python and from a file follow the same rules, and are refused with the same faults, all
 at once.
@@ -104,7 +104,7 @@ def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = Tr
     host, slash, length = text.partition("/")
     try:
         address = as_ip(host)
-        bits = _LENGTHS[length] if slash else address.max_prefixlen
+        bits = _LENGTHS[length] if slash else address.max_prefixlen  # int() would accept 08
     except (ValueError, KeyError):
         remedy = 'write an address, a slash and a length: "10.0.0.0/8"'
         raise ValueError("is not a network", remedy) from None
@@ -138,7 +138,8 @@ def _precedes_gate(unit: str) -> bool:
     means each of its instances, too.
     """
     name, at, _ = unit.removesuffix(".service").partition("@")
-    # Of systemd's own services, only the machines, systemd-nspawn@, can wait.
+    # Of systemd's own services, only the machines, systemd-nspawn@, can wait. Each netplan-wpa-
+    # service connects a card to its WLAN.
     is_early = name.startswith(("systemd-", "netplan-wpa-")) and name != "systemd-nspawn"
     return unit in _OUR_UNITS or is_early or f"{name}{at}" in _EARLY
 
@@ -230,7 +231,7 @@ Selection: TypeAlias = Annotated[
 ]
 
 
-# The settings. `faults_between` is called when each single value of the section is right.
+# The settings. `faults_between_fields` is called when each single value of the section is right.
 
 
 @section
@@ -279,7 +280,7 @@ class StaticRoute(NamedTuple):
             words.append(f"metric {self.metric}")
         return " ".join(words)
 
-    def faults_between(self) -> Iterator[Fault]:
+    def faults_between_fields(self) -> Iterator[Fault]:
         """Yield a fault if the gateway is not of the destination's family, or if it is link-local
         and `dev` does not say on which link.
         """
@@ -301,7 +302,7 @@ class StaticRoutesConfig(NamedTuple):
     enabled: bool = False
     routes: tuple[StaticRoute, ...] = ()
 
-    def faults_between(self) -> Iterator[Fault]:
+    def faults_between_fields(self) -> Iterator[Fault]:
         """Yield a fault for each route with the same key as an earlier route, because Linux would
         refuse it. Yield a fault, too, if there are routes but they are not enabled.
         """
@@ -340,11 +341,11 @@ class RouteOverlapConfig(NamedTuple):
     without "from all".
     """
 
-    def faults_between(self) -> Iterator[Fault]:
+    def faults_between_fields(self) -> Iterator[Fault]:
         """Yield a fault if the mode STRICT has nothing to check, or if `undecided` is "refuse" in
         the mode WARN, which refuses nothing.
         """
-        if self.mode == "STRICT" and not self.cidrs:
+        if self.is_strict and not self.cidrs:
             rule = "STRICT, but no CIDRs are given, so nothing is checked"
             yield Fault("mode", "", rule, "add expectedCidrs or serviceCidrs")
         if self.undecided == "refuse" and not self.is_strict:
@@ -377,7 +378,7 @@ class RouteOverlapConfig(NamedTuple):
         keeps gated units from starting. In the mode WARN, no verdict does.
         """
         if verdict == "undecided":
-            return self.undecided == "refuse"  # `faults_between` allows this only with STRICT
+            return self.undecided == "refuse"  # a fault unless the mode is STRICT
         return self.is_strict and verdict != "ok"
 
 
@@ -404,7 +405,7 @@ class ProbeRewriteConfig(NamedTuple):
     ensure_route: bool = True
     """Whether to add a route to the global address, so that replies leave through the uplink."""
 
-    def faults_between(self) -> Iterator[Fault]:
+    def faults_between_fields(self) -> Iterator[Fault]:
         """Yield a fault if there are interfaces but the rewrite is not enabled, or if it is enabled
         without an interface. Several interfaces are a fault together with `ensure_route`, because
         its route can lead through only one.
@@ -471,7 +472,7 @@ class HostRoutingConfig(NamedTuple):
     manage_foreign: Literal["leave", "keep"] = "leave"
     """Whether systemd-networkd is told to keep routes and rules that it does not know."""
 
-    def faults_between(self) -> Iterator[Fault]:
+    def faults_between_fields(self) -> Iterator[Fault]:
         """Yield a fault if the guard, which makes the routing right again after each change, is
         enabled but has nothing to guard.
         """
@@ -516,7 +517,8 @@ class HostRoutingConfig(NamedTuple):
             if (
                 not isinstance(given, Mapping)
                 or any(key in our_keys for key in given)
-                or any(fault.remedy for fault in error.faults)  # a key is nearly one of ours
+                # Only a misspelt key of ours has a remedy, which names the right key.
+                or any(fault.remedy for fault in error.faults)
             ):
                 raise
             # No key is ours, so this is probably an agent's own file: also name the key it lacks.
@@ -548,7 +550,7 @@ class HostRoutingConfig(NamedTuple):
         """Whether a host needs no files of hostrouting for this configuration: no unit
         waits for the gate, and systemd-networkd is not told to keep routes that it does not know.
         """
-        # `parts` need not be asked for: if there is one, at least one unit is gated.
+        # `parts` need not be asked for: if there is one, a unit is gated (gate.units is not empty).
         return not gated_units(self) and self.manage_foreign != "keep"
 
     def replaced(self, names: Iterable[str], other: "HostRoutingConfig") -> "HostRoutingConfig":

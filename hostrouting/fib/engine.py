@@ -83,7 +83,7 @@ class OtherEnd(NamedTuple):
 
     rule: Rule
     decision: Decision
-    met: tuple[Condition, ...]
+    met_conditions: tuple[Condition, ...]
     """The conditions of the rule that these packets meet, and the plain one does not. Empty if it
     is the other way round: the packets differ by not meeting all conditions.
     """
@@ -242,9 +242,9 @@ class AppliedRule(NamedTuple):
     @property
     def is_for_a_device(self) -> bool:
         """Whether the rule selects only packets that this host forwards, by the device on which
-        they arrive (`iif cni0`). Packets that this host sends count as arriving on lo, so `iif lo`
-        selects them, too. This is not asked of a rule `not iif cni0`, which selects every packet
-        here (`Fib.applied`), and wrong for `not iif lo`, which nobody writes.
+        they arrive (`iif cni0`). Not so with `iif lo`: packets that this host sends count as
+        arriving on lo. The answer is for rules without `not`: a rule `not iif cni0` selects every
+        packet here (`Fib.applied`), so it is never asked about, and nobody writes `not iif lo`.
         """
         return self.rule.iif not in {None, "lo"}
 
@@ -271,14 +271,14 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
 
 def _is_never_met(rule: Rule, condition: Condition, fib: "Fib") -> bool:
     """Whether no packet that the engine follows meets this condition of the rule, such as `from
-    10.0.0.0/8`; a `not` in front of it does not count here. There are two such conditions: a `from`
-    that contains no address of this host, so that no socket can have it; and the `iif` in a rule
-    with `not`.
+    10.0.0.0/8`. Two conditions are never met: a `from` that contains no address of this host, so
+    that no socket can have it; and the `iif` of a rule with `not`. The answer is about the
+    condition alone: whether the `not` then selects the packets is the caller's part.
     """
     name, _ = condition
     if name == "iif":
-        # For a rule `iif cni0`, the engine follows the packets that arrive on cni0, too, so some
-        # meet the condition. For `not iif cni0`, it follows only what this host sends itself.
+        # For a rule `iif cni0`, the engine follows packets that arrive on cni0, and they meet the
+        # condition. For `not iif cni0`, it follows only what this host sends, which has no iif.
         return rule.invert
     sources = rule.src
     if name != "from" or sources is None:
@@ -430,9 +430,10 @@ class Fib:
             if decision is None:  # the packets go on to the next rule
                 continue
             if is_all:
-                # A rule with `iif lo` may have decided already about all packets of this host.
+                # An earlier rule with `iif lo` may have captured all packets of this host already.
                 rest = decision if rest is None else rest
-                # After `iif lo`, packets that this host forwards are left, for rules with an `iif`.
+                # A rule with `iif lo` leaves packets that this host forwards, which later rules
+                # with an `iif` may capture. Any other rule for all packets leaves none.
                 if applied.rule.iif != "lo":
                     break
             # With `rest` decided, only packets that this host forwards are left.
@@ -443,15 +444,15 @@ class Fib:
                     captor = applied
                 else:
                     # With `not`, the rule selects packets that do not meet its conditions.
-                    met = () if applied.invert else applied.conditions
-                    others.append(OtherEnd(applied.rule, decision, met))
+                    met_conditions = () if applied.invert else applied.conditions
+                    others.append(OtherEnd(applied.rule, decision, met_conditions))
         rest = NO_ROUTE if rest is None else rest
         if plain is None or captor is None:  # no rule with conditions captured it
             return rest, tuple(others)
         # The rest are packets that the captor does not select: with `not`, those that meet its
         # conditions.
-        met = captor.conditions if captor.invert else ()
-        return plain, (*others, OtherEnd(captor.rule, rest, met))
+        met_conditions = captor.conditions if captor.invert else ()
+        return plain, (*others, OtherEnd(captor.rule, rest, met_conditions))
 
     def possible_devs(self, decision: Decision) -> tuple[str, ...]:
         """The devices by which packets with this decision may leave. For a default route, these
@@ -470,9 +471,8 @@ class Fib:
     @cached_property
     def tables_for_plain(self) -> set[int]:
         """The tables that some rule may look up for plain packets (root's, without a mark, a source
-        or a device). A rule with `not` always counts, because nearly every such rule selects some
-        of them: if it has conditions, those that do not meet them; if it has a `to`, those to other
-        addresses.
+        or a device). A rule with `not` always counts, because nearly each one selects some of these
+        packets: `not fwmark 1` selects all of them, and `not to 10.0.0.0/8` those to others.
         """
         rules = [each for each in self.applied if each.is_met_by_plain or each.invert]
         return {each.rule.table for each in rules}

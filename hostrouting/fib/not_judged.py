@@ -37,7 +37,7 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
                 addresses = applied.to
             yield f"rule {rule}", addresses
     # For IPv6, Linux looks up table main even after its rule was deleted, until some rule is added.
-    # A rule that is not usual shows that one was added. With usual rules alone, nobody can see it.
+    # If all rules are usual ones, nothing shows whether one was added since.
     usual = default_rules(fib.family)  # for table local, and then for table main
     may_use_main_without_rule = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
     has_routes = any(route.table == TABLE_MAIN for route in fib.routes)

@@ -30,7 +30,7 @@ def find_faults(
     open: then the gate refuses every start as soon as it is closed.
     """
     reasons_to_refuse = [*faults]
-    if units:
+    if units:  # without a gated unit, there is no gate
         with suppress(HostError):  # this user may not read our folders
             untrusted = [*find_untrusted(host.files)]
             reasons_to_refuse += untrusted
@@ -49,5 +49,10 @@ def find_failing_python(host: Host, python: str, remedy: Remedy | None = None) -
         return
     reason = host.interpreter.why_not_run(python)
     if reason:
-        sentence = f"{python} cannot run {HostLayout.program_path}: {reason}"
-        yield Finding("requirement", "error", sentence, HostLayout.program_path, remedy)
+        yield Finding(
+            "requirement",
+            "error",
+            f"{python} cannot run {HostLayout.program_path}: {reason}",
+            HostLayout.program_path,
+            remedy,
+        )

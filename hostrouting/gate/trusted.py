@@ -32,11 +32,12 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
         for place in way:
             entry = files.look(place)
             if entry and entry.is_open_to_others:
-                # There is no command for what a user other than root (0) owns: it may be a link to
-                # anywhere, or a home.
+                # No command is proposed for what a user other than root (0) owns: it may be a link
+                # to anywhere, or a home.
                 command = "" if entry.owner else command_of("chmod go-w", place)
                 if command and entry.kind == "file":
-                    # Put a copy in its place, because somebody may have the file open.
+                    # Somebody may have the file open: `sed -i` puts a copy in its place. Here,
+                    # `command_of` only quotes the path.
                     command += f" && sed -i '' {command_of(place)}"
                 # The program is an archive, in which nobody can see what others have written. So it
                 # is written anew, by the command `hostrouting`, which is another copy of it.
@@ -51,7 +52,9 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
             f"users other than root can change {place}, so the gate lets no unit pass",
             place,
             Remedy(
-                "let only root own and change it, then look at what others may have written there",
+                "let only root own and change it (chown root, chmod go-w; `sed -i` writes a new "
+                "file, because somebody may have the old one open), then look at what others may "
+                "have written there",
                 command,
             ),
         )
@@ -60,7 +63,7 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
 def _way_to(files: Files, path: str) -> Iterator[str]:
     """Yield every place by which somebody could change what is at this path: the path itself and
     all folders above it. For a link among these, also yield the path to which it leads, and all
-    folders above that.
+    folders above that. If links form a loop, it has no end, but the caller's `look` fails.
     """
     for place in follow_links(files, path):
         yield place

@@ -1,24 +1,24 @@
 """Whether systemd runs the gate when it starts a unit. If it does not, or ignores a refusal, the
 gate of this unit is open: the unit starts unchecked.
 
-systemd is asked what it has loaded, of each unit and of each loaded instance of a template. Nothing
-is changed here. Of drop-ins that systemd has not read yet, only one that takes the gate away is
-looked for. Not judged: drop-ins in an image; whether systemd ignores a failure of the gate
-(`ExecCondition=-`); a drop-in that empties `UnsetEnvironment=`; a gate that a signal kills, if the
+systemd is asked what it has loaded, of each unit and of each instance of a template; an instance
+that has files, but is not loaded, is loaded for that. Nothing is changed here. Of drop-ins that
+systemd has not read yet, only one with an empty `ExecCondition=` is looked for. Not judged:
+drop-ins in an image; a drop-in that empties `UnsetEnvironment=`; a gate that a signal kills, if the
 unit has `SuccessExitStatus=SIGKILL` or the like.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.units import GATE_MARK
+from hostrouting.boot.units import GATE_AS_SHOWN, GATE_MARK
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
 from hostrouting.finding import Finding, Remedy, Severity, worst_first
-from hostrouting.gate.unit_names import instance_pattern, plain_instance
-from hostrouting.gate.unit_states import UnitState
+from hostrouting.gate.unit_names import instance_pattern, template_of, unused_instance
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.host.ours import is_ours
 from hostrouting.text import command_of, spoken
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 _PROPERTIES = ("Id", "LoadState", "NeedDaemonReload", "ExecCondition", "SuccessExitStatus")
 # The values of LoadState with which systemd does not start a unit.
 _NEVER_STARTS = {"masked", "not-found", "bad-setting", "error"}
-OTHER_ROOTS = ("RootDirectory", "RootImage")  # refused even if root runs the unit
-OTHER_FILES = (
-    *OTHER_ROOTS,
+OTHER_ROOT_SETTINGS = ("RootDirectory", "RootImage")  # refused even if root runs the unit
+OTHER_FILES_SETTINGS = (
+    *OTHER_ROOT_SETTINGS,
     "BindPaths",
     "BindReadOnlyPaths",
     "ExtensionDirectories",
@@ -47,23 +47,32 @@ user may write can have a link in it, and systemd mounts where the link leads. T
 only hides files: a gate that lacks config.json or the program refuses the unit, and one that does
 not see /run goes on without the lock.
 """
-_REFUSAL = "255"  # the exit status of a gate that refuses a start (`boot.units` says why)
+_STATUS_OF_REFUSAL = "255"  # the exit status of a gate that refuses a start (`boot.units` says why)
 _BLANKS = " \t\r\v\f"  # what `[[:space:]]` means for the shell of the gate, in the C locale
-_FOLDERS = ("/usr/lib/systemd/system", "/run/systemd/system", HostLayout.unit_directory)
+_FOLDERS = (
+    "/usr/lib/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/run/systemd/system",
+    HostLayout.unit_directory,
+)
 """The folders of drop-ins. Of several with one name, systemd reads the one in the last folder."""
+_RESET = r"(?m)^[ \t]*ExecCondition[ \t]*=[ \t\r]*$"
+"""The line that deletes all commands of ExecCondition=. Sections, and backslashes at the end of
+lines, are not looked at.
+"""
 # The remedy if systemd has not read the files as they are now.
 RELOAD = Remedy(command="systemctl daemon-reload")
 
 
 def judge_gates(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
-    """Find out for which of these gated units the gate is open, so that systemd starts the unit
-    unchecked, and why, the worst first. Each finding named gate-open is such a reason. The others
-    are about what would open a gate once systemd reads it ("requirement"), a unit that systemd does
-    not know, and the file by which an administrator opens all gates, if that file is ignored.
+    """What is wrong with the gates of these gated units, the worst first. The name of a finding
+    tells what it says.
+
+    - gate-open: why systemd starts a unit unchecked,
+    - requirement: which file will open a gate as soon as systemd reads it,
+    - file: that the file by which an administrator opens all gates is ignored.
     """
-    findings: list[Finding] = []
-    if units:
-        findings += _find_what_opens_all(host, units)
+    findings = [*_find_what_opens_all(host, units)]
     for unit in units:
         findings += _judge_unit(host, unit)
     return worst_first(findings)
@@ -72,7 +81,8 @@ def judge_gates(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
 def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
     """Yield a finding for each unit whose gate another program's unit file or drop-in cancels. Such
     a unit starts unchecked, even after an apply of this configuration. The finding is an error in
-    STRICT, and a warning in WARN. It is an error in both if systemd has not read that file yet.
+    STRICT, and a warning in WARN. It is an error in both if systemd has not read that file yet:
+    the apply, which has it read, would open the gate.
 
     What opens all gates at once is left out: the file by which an administrator opens them, and a
     host without systemd.
@@ -81,9 +91,8 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     for finding in judge_gates(host, gated_units(config)):
         if finding.name == "requirement":  # a file that systemd has not read yet
             yield finding
-        # What opens all gates at once is only a warning. An apply writes our drop-ins again, and
-        # reloads systemd. If that is all that a gate needs, its finding has no remedy, or a reload,
-        # and is left out.
+        # What opens all gates at once is only a warning. Findings that an apply settles are left
+        # out, too: they have no remedy, if only our drop-in is missing, or the remedy RELOAD.
         elif finding.severity == "error" and finding.remedy not in {None, RELOAD}:
             yield finding._replace(severity=severity)
 
@@ -106,6 +115,8 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
     too, if there is the file by which an administrator opens all gates. This warning says that they
     are open, or that the file is ignored because of its owner, mode or content.
     """
+    if not units:
+        return
     if host.running_manager is None:
         yield systemd_does_not_run(units)
     path = HostLayout.opening_path
@@ -114,8 +125,13 @@ def _find_what_opens_all(host: Host, units: Sequence[str]) -> Iterator[Finding]:
         return
     reason = _reason_to_open(host.files, entry)
     if reason:
-        sentence = f"{path} lets {spoken(units)} start unchecked until the next boot: {reason}"
-        yield Finding("gate-open", "warning", sentence, path, Remedy("to end this", f"rm {path}"))
+        yield Finding(
+            "gate-open",
+            "warning",
+            f"{path} lets {spoken(units)} start unchecked until the next boot: {reason}",
+            path,
+            Remedy("to end this", f"rm {path}"),
+        )
         return
     yield Finding(
         "file",
@@ -138,7 +154,8 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
     folder = files.look(HostLayout.run_directory)
     if not folder or folder.kind != "directory" or folder.is_open_to_others:
         return ""
-    # The mode has no bits but that for root to read it, and perhaps these three.
+    # Root has to be able to read it (0o400). Of the other bits, only those by which root may write
+    # and others may read are allowed (0o244).
     if (entry.kind, entry.owner, entry.mode & ~0o244) != ("file", 0, 0o400):
         return ""
     try:
@@ -151,89 +168,117 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
 def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
     """Yield an error if the gate of the unit is open, so that systemd starts the unit unchecked, or
     will be open once systemd reads its files. Of a template whose own gate is not open, judge each
-    loaded instance as well, because a drop-in can open the gate of one instance.
+    instance as well, because a drop-in can open the gate of one instance.
     """
-    manager = host.running_manager
-    if manager is None:
-        return  # `_find_what_opens_all` says so
-    drop_in = HostLayout.drop_in_path(unit)
-    names = dict.fromkeys((plain_instance(unit), instance_pattern(unit)))
-    for properties in manager.show(_PROPERTIES, *names):
-        name = properties["Id"]
-        # systemd does not show a template. So it was asked for an instance that nobody uses, and
-        # what it shows of this instance is true of the template (`unit`).
-        if name == plain_instance(unit):
-            name = unit
-        finding = _why_open(name, properties, drop_in, host.files)
-        if finding is not None:
+    for name, properties in show_with_instances(host, unit, _PROPERTIES).items():
+        finding = _why_open(name, properties, HostLayout.drop_in_path(unit), host.files)
+        if finding:
             yield finding
             if name == unit:
-                return  # its instances are open for the same reason
+                return  # its instances, which come after it, are open for the same reason
 
 
-def _find_reset(files: Files, unit: str) -> str:
-    """The path of a drop-in on disk that takes the gate of this unit away, because it empties
-    ExecCondition= after our drop-in has set it. Empty if there is none.
+def show_with_instances(
+    host: Host, unit: str, names: Sequence[str]
+) -> dict[str, Mapping[str, str]]:
+    """Ask systemd for the properties with these `names`, such as "Id", of the unit. Of a template,
+    ask for those of each instance as well that is loaded, or has a file or drop-ins on disk: it may
+    have settings of its own. Returns the properties by unit, the given unit first; none where
+    systemd does not run.
+    """
+    manager = host.running_manager
+    if not manager:
+        return {}
+    instances: list[str] = []
+    for folder in _FOLDERS:
+        for name in host.files.names(folder):
+            instance = name.removesuffix(".d")
+            if template_of(instance) == unit != instance:
+                instances.append(instance)
+    # systemd shows no template: an instance that nobody uses has the template's settings. The
+    # pattern matches all loaded instances. Of a unit that is no template, both are its own name.
+    first, *others = manager.show(names, unused_instance(unit), *instances, instance_pattern(unit))
+    shown = {properties["Id"]: properties for properties in others}
+    shown.pop(first["Id"], None)
+    return {unit: first, **shown}
+
+
+def _find_resetting_drop_in(files: Files, unit: str) -> str:
+    """The path of a drop-in on disk that takes the gate of this unit away: after our drop-in has
+    added it to the commands of ExecCondition=, the line `ExecCondition=` deletes them all. Empty if
+    there is none that this user may read.
     """
     path_of_name: dict[str, str] = {}
-    for folder in _FOLDERS:
-        for name in files.names(f"{folder}/{unit}.d"):
-            path_of_name[name] = f"{folder}/{unit}.d/{name}"
-    for name, path in path_of_name.items():
-        if (
-            name > DROP_IN  # systemd reads it after ours
-            and name.endswith(".conf")
-            # It ignores the blanks around a key and its value.
-            and "ExecCondition=" in f"{files.read(path)}".replace(" ", "").split("\n")
-        ):
-            return path
+    # Of several drop-ins with one name, the last counts. Those in service.d are for all services.
+    try:
+        for directory in ("service.d", f"{unit}.d"):
+            for folder in _FOLDERS:
+                for name in files.names(f"{folder}/{directory}"):
+                    path_of_name[name] = f"{folder}/{directory}/{name}"
+        for name, path in path_of_name.items():
+            # systemd reads them in the order of their names.
+            if (
+                name > DROP_IN
+                and name.endswith(".conf")
+                and re.search(_RESET, files.read(path) or "")
+            ):
+                return path
+    except HostError:
+        return ""  # this user may not read all of them
     return ""
 
 
 def _why_open(
     name: str, properties: Mapping[str, str], drop_in: str, files: Files
 ) -> Finding | None:
-    """Return why the gate of this unit is open, so that systemd starts the unit unchecked; None if
-    it is not open. The finding has no remedy if an apply is the remedy. If our drop-in is missing
-    and systemd does not know the unit, the finding says this instead, because the name may be
-    wrong. If the gate will be open once systemd reads its files, the finding has another name
-    ("requirement"): an apply, which has systemd read them, must not begin.
+    """Return what is wrong with the gate of this unit, or None. `properties` are what systemd has
+    loaded; `drop_in` is the path of our drop-in. The name of the finding tells what it says.
 
-    `properties` are what systemd has loaded; `drop_in` is the path of our drop-in.
+    - gate-open: why systemd starts the unit unchecked. Without a remedy, an apply is the remedy.
+    - requirement: why it will do so once it reads its files. An apply, which has it read them, must
+      not begin.
     """
-    see = Remedy(
+    take_line_out = Remedy(
         "take that line out, and reload systemd; to see it",
         command_of("systemctl cat", name),
         needs_root=False,
     )
-    if _REFUSAL in properties["SuccessExitStatus"].split():
-        return _open(
-            name, f"it has SuccessExitStatus={_REFUSAL}, so a refusal counts as a success", see
+    if _STATUS_OF_REFUSAL in properties["SuccessExitStatus"].split():
+        return _open_because(
+            name,
+            f"it has SuccessExitStatus={_STATUS_OF_REFUSAL}, so a refusal counts as a success",
+            take_line_out,
         )
-    is_loaded = GATE_MARK in properties["ExecCondition"]
+    is_loaded = re.search(GATE_AS_SHOWN, properties["ExecCondition"])
     is_outdated = properties["NeedDaemonReload"] == "yes"
-    # It does not matter which file runs the gate, perhaps a drop-in of the unit's template.
-    if is_loaded and not is_outdated:
+    # systemd does not notice a new drop-in whose folder is new, too. So look at the files anyway.
+    resetting = _find_resetting_drop_in(files, name)
+    # systemd runs the gate. Which file tells it to does not matter: perhaps one of the template.
+    if is_loaded and not (is_outdated or resetting):
         return None
     # In every release, the command of the gate in our drop-in ends with these words.
     if not (is_ours(files, drop_in) and f"{GATE_MARK} %n\n" in (files.read(drop_in) or "")):
-        if properties["LoadState"] == "not-found":
-            return Finding("unit", "warning", UnitState(name, "unknown").sentence, name)
-        return _open(name, f"{drop_in} is missing, masked or overwritten")
-    # Before a masked unit, for example, can start, systemd has to load it again, and then also
-    # loads our drop-in.
+        return _open_because(name, f"{drop_in} is missing, masked or overwritten")
+    # Before a unit that does not start as it is, such as a masked one, can start, systemd has to
+    # load it again. Then systemd also loads our drop-in.
     if properties["LoadState"] in _NEVER_STARTS:
         return None
-    reset = _find_reset(files, name)
-    if is_outdated and not reset:
-        return None if is_loaded else _open(name, "systemd still uses the old files", RELOAD)
-    cause = f"{reset or 'another drop-in'} takes the ExecCondition= of the gate away"
+    if not resetting:
+        if is_loaded:
+            return None
+        if is_outdated:  # the files are right: systemd need only read them
+            return _open_because(name, "systemd still uses the old files", RELOAD)
+    cause = f"{resetting or 'another drop-in'} takes the ExecCondition= of the gate away"
     if not is_loaded:
-        return _open(name, cause, see)
-    sentence = f"once systemd is reloaded, {name} starts unchecked: {cause}"
-    return Finding("requirement", "error", sentence, name, Remedy("take that line out first"))
+        return _open_because(name, cause, take_line_out)
+    return Finding(
+        "requirement",
+        "error",
+        f"once systemd is reloaded, {name} starts unchecked: {cause}",
+        name,
+        take_line_out,
+    )
 
 
-def _open(name: str, reason: str, remedy: Remedy | None = None) -> Finding:
-    sentence = f"{name} starts unchecked: {reason}"
-    return Finding("gate-open", "error", sentence, name, remedy)
+def _open_because(name: str, reason: str, remedy: Remedy | None = None) -> Finding:
+    return Finding("gate-open", "error", f"{name} starts unchecked: {reason}", name, remedy)

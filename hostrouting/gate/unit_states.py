@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from hostrouting.finding import Remedy
-from hostrouting.gate.unit_names import instance_pattern, is_template, plain_instance, template_of
+from hostrouting.gate.unit_names import instance_pattern, template_of, unused_instance
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import command_of
 
@@ -47,12 +47,12 @@ _PROPERTIES = (
     "ConditionTimestamp",
     "ExecMainStartTimestamp",
 )
-# By a value of ActiveState, SubState or LoadState: the state of the unit. The first counts: a unit
-# can be masked while it runs, or after it has failed.
+# By a value of ActiveState, SubState or LoadState: the state of the unit. Of several rows that fit,
+# the first counts: a unit can be masked while it runs, or after it has failed.
 #
 # In the substate "condition", systemd runs an ExecCondition=, such as our gate. systemd starts a
 # unit that "fails" again; it has given up on one that is "stuck".
-_STATES: dict[str, State] = {
+_STATE_BY_VALUE: dict[str, State] = {
     "active": "runs",
     "reloading": "runs",
     "condition": "waiting",
@@ -110,7 +110,7 @@ def unit_states(
             name = properties["Id"]
             # Nobody starts this instance. systemd has loaded it only because it was asked about
             # this name when `unit_gates` needed the settings of the template.
-            if is_template(unit) and name == plain_instance(unit):
+            if name == unused_instance(unit) != unit:
                 continue
             state = _state_with_remedy(manager, properties)
             is_foreign = {name, template_of(name)}.isdisjoint((*gated, HostLayout.guard_unit))
@@ -127,8 +127,10 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
     unit = properties["Id"]
     state = UnitState(unit, _name_state(properties), properties["StateChangeTimestamp"])
     # After many failures, systemd refuses another start unless reset-failed comes before it.
-    reset = command_of("systemctl reset-failed", unit)
-    again = Remedy("when that is mended", f"{reset} && {command_of('systemctl start', unit)}")
+    start_again = Remedy(
+        "when that is mended",
+        f"{command_of('systemctl reset-failed', unit)} && {command_of('systemctl start', unit)}",
+    )
     see_journal = Remedy("see", command_of("journalctl -u", unit), needs_root=False)
     # `systemctl status` names a condition that was not met. The journal of systemd 249 does not.
     see_status = see_journal._replace(command=command_of("systemctl status", unit))
@@ -136,12 +138,12 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
     if properties["UnitFileState"] == "masked-runtime":  # until the next boot
         unmask += " --runtime"
     remedies = {
-        "stuck": see_journal._replace(otherwise=again),
+        "stuck": see_journal._replace(otherwise=start_again),  # systemd has given up
         "masked": Remedy(command=command_of(unmask, unit)),
-        "fails": see_journal,
+        "fails": see_journal,  # systemd starts it again by itself
         "skipped": see_status,
         "unknown": Remedy("if gate.units has a wrong name, correct it there"),
-        "waiting": see_status,
+        "waiting": see_journal,  # `systemctl status` would show the whole command of the gate
         "queued": see_journal._replace(words="to see which", command="systemctl list-jobs"),
         "stopped": see_status,
     }
@@ -159,12 +161,13 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
 def _name_state(properties: Mapping[str, str]) -> State:
     """Name the state of a unit from what systemd shows of it (`properties`)."""
     shown = {properties["ActiveState"], properties["SubState"], properties["LoadState"]}
-    for value, state in _STATES.items():
+    for value, state in _STATE_BY_VALUE.items():
         if value in shown:
             return state
-    # `_STATES` has no row for an inactive unit. Its job is a start that waits for another unit.
+    # The unit is inactive. A job of such a unit is a start that waits for another unit.
     if properties["Job"]:
         return "queued"
+    # Without a time, no condition was checked yet, and "no" does not mean anything.
     if properties["ConditionResult"] == "no" and properties["ConditionTimestamp"]:
         return "skipped"
     return "stopped"

@@ -20,7 +20,7 @@ from hostrouting.errors import HostError
 if TYPE_CHECKING:
     from hostrouting.host.base import Files, Lock
 
-_LINKS = 40  # Linux follows at most this many in one path
+_MOST_LINKS = 40  # Linux follows at most this many in one path
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 _KINDS = {
     stat.S_IFREG: "file",
@@ -51,10 +51,10 @@ class Entry(NamedTuple):
         return f"{self.kind} to {self.target}" if self.target else self.kind
 
 
-def leftover(path: str) -> str:
+def temporary_path(path: str) -> str:
     """The path of the temporary file that is written first, then renamed to `path`; a writer that
-    is killed leaves it there. It is the same each time, so that the next writer removes it. Only
-    one writes at a time, because writers hold the lock of the host.
+    is killed leaves it there. The path is the same each time, so that the next writer removes it.
+    Only one writes at a time, because writers hold the lock of the host.
     """
     return f"{path}.new"
 
@@ -63,7 +63,7 @@ def follow_links(files: Files, path: str) -> Iterator[str]:
     """Yield the path and, if a symbolic link is there, the path to which the link leads, and so on
     until there is no link. Stop at the latest after 40 paths, because Linux follows no more links.
     """
-    for _ in range(_LINKS):
+    for _ in range(_MOST_LINKS):
         yield path
         entry = files.look(path)
         if entry is None or entry.kind != "link":
@@ -159,7 +159,7 @@ class LocalFiles:
         # A folder is an error, because nobody knows what is in it. Anything else is removed.
         require_kind("remove", place, _look(place), "file", "link", "special file")
         with _host_errors("remove", place):
-            _unlink(leftover(place))  # the temporary file of a writer that was killed
+            _unlink(temporary_path(place))  # the temporary file of a writer that was killed
             was_there = _unlink(place)
             if was_there:
                 _flush_folder(os.path.dirname(place))
@@ -213,7 +213,7 @@ class LocalFiles:
                 except OSError:  # not a link, or one that Linux could not follow either
                     continue
                 links += 1
-                if links > _LINKS:
+                if links > _MOST_LINKS:
                     raise _error(path, f"{path}: its links form a loop; remove one of them")
                 # The target is followed next, from the root or from the folder of the link.
                 names += target.split("/")[::-1]
@@ -266,7 +266,7 @@ def _replace(place: str, make: Callable[[str], object]) -> None:
     """Replace the file or link at the place at once: `make` makes the new one at a temporary path,
     which is then renamed. If anything fails before the rename, the old one is still there.
     """
-    temporary = leftover(place)
+    temporary = temporary_path(place)
     folder = os.path.dirname(place)
     _make_folder(folder)
     _unlink(temporary)  # a writer that was killed may have left it
@@ -353,7 +353,9 @@ def _host_errors(verb: str, place: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror
-        if error.filename not in {None, place}:  # the error is about the temporary file or a folder
+        # The error may be about the temporary file or a folder. A read has neither: it opens a
+        # descriptor, whose path tells nobody anything.
+        if verb != "read" and error.filename not in {None, place}:
             reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
         sentence = f"cannot {verb} {place}: {reason}; {remedy}"

@@ -77,7 +77,7 @@ class File:
             return Finding("file", "note", sentence, self.path)
         if self.path.startswith(SHARED):
             text = files.read(self.path) or ""
-            # A unit of the Go original is replaced, too.
+            # A unit of the program that ours replaces (the Go original) may be overwritten, too.
             if not any(mark in text for mark in (MARK, *_WORDS_OF_THE_ORIGINAL)):
                 sentence = f"{self.path} was not written by hostrouting, which needs this path"
                 remedy = Remedy("move the file away, or rename it")

@@ -23,26 +23,30 @@ if TYPE_CHECKING:
     from hostrouting.host.base import Files
 
 _FOLDER = "/usr/bin"
-USUAL = f"{_FOLDER}/python3"
+USUAL_PATH = f"{_FOLDER}/python3"
 _NAME = re.compile(r"python3\.([0-9]+)")
 _TIMEOUT = 60.0  # seconds, in which a slow disk has read everything
 _NEEDED = "Python {}.{} or newer".format(*OLDEST_PYTHON)
-TO_INSTALL = Remedy(f"install {_NEEDED}, as the package python3 or python3.N")
+INSTALL_PYTHON = Remedy(f"install {_NEEDED}, as the package python3 or python3.N")
 # Not -m, which loads modules from the present folder, as root; nor -I, which ignores the hash seed.
 _COMPILE_CODE = (
     "import sys; del sys.path[0]; import compileall; "
     f"sys.exit({PASSED} if compileall.main() else 1)"
 )
-_COMPILE = (
+_COMPILE_ARGUMENTS = (
     "-S", "-s", "-c", _COMPILE_CODE, "-b", "-q", "--invalidation-mode=unchecked-hash", "-s",
 )  # fmt: skip
 """The arguments of Python for compileall. Two follow: the folder that is left out of the names in
 the compiled files, and the folder to compile.
 """
-_TO_START = f"import json, sys; sys.exit({PASSED})"  # python3-minimal has no json
+_START_CODE = f"import json, sys; sys.exit({PASSED})"  # python3-minimal has no json
 # The code that loads the gate from a program, an archive or a folder, and its first argument, which
 # a trial does not have. The second one is the path of the program.
-_TRIAL = (HostLayout.call_code.format("trial"), "")
+_TRIAL_ARGUMENTS = (
+    "import os, sys; os.path.exists(sys.argv[2]) or sys.exit('the file is missing'); "
+    + HostLayout.call_code.format("trial"),
+    "",
+)
 _ENVIRONMENT = {"PATH": ":".join(BOOT_PATH), "PYTHONHASHSEED": "0"}
 """The whole environment of the interpreter: nothing in the agent's own is meant for it. Constant
 sets are compiled in the order of their hashes, so the seed has the bytes be the same each time.
@@ -85,15 +89,15 @@ class NodeInterpreter:
         and `compile` shows later whether it is too old.
         """
         minors = sorted(_minors(self._files.names(_FOLDER)), reverse=True)
-        for path in (USUAL, *(f"{_FOLDER}/python3.{minor}" for minor in minors)):
+        for path in (USUAL_PATH, *(f"{_FOLDER}/python3.{minor}" for minor in minors)):
             if self._is_usable(path):
                 return path
         return ""
 
     def _is_usable(self, path: str) -> bool:
         """Whether a Python is at the path, its name does not say that it is too old, and it starts.
-        Two kinds count as if they started, but are not run: a Python of an image, and one that
-        users other than root can change, because of which a run fails later.
+        Two kinds are not run, and count as if they started: a Python of an image, and one that
+        users other than root can change. The second kind is reported later, as an error.
         """
         places = [*follow_links(self._files, path)]
         entries = [self._files.look(place) for place in places]
@@ -102,13 +106,13 @@ class NodeInterpreter:
         if entries[-1] is None or minor < oldest:
             return False
         is_open = any(entry and entry.is_open_to_others for entry in entries)
-        return self._is_image or is_open or not _failure_of_python(path, _TO_START)
+        return self._is_image or is_open or not _failure_of_python(path, _START_CODE)
 
     def compile(self, path: str, sources: Mapping[str, bytes]) -> Mapping[str, bytes]:
         return _compile(path, tuple(sources.items()))
 
     def why_not_run(self, path: str) -> str:
-        return _failure_of_python(path, *_TRIAL, HostLayout.program_path)
+        return _failure_of_python(path, *_TRIAL_ARGUMENTS, HostLayout.program_path)
 
 
 @cache
@@ -124,11 +128,11 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
             os.makedirs(os.path.dirname(place), exist_ok=True)
             with open(place, "wb") as file:
                 file.write(source)
-        reason = _failure_of_python(path, *_TRIAL, folder)
+        reason = _failure_of_python(path, *_TRIAL_ARGUMENTS, folder)
         if not reason:
             # The folder is given twice: it is left out of the names in the compiled files, and it
             # is what is compiled.
-            reason = _failure_of_command(path, *_COMPILE, folder, folder)
+            reason = _failure_of_command(path, *_COMPILE_ARGUMENTS, folder, folder)
         if reason:
             raise cannot_run(path, reason)
         files: dict[str, bytes] = {}
@@ -173,10 +177,12 @@ def _minors(paths: Iterable[str]) -> Iterator[int]:
 def cannot_run(path: str, reason: str) -> RequirementError:
     """Make the error for an interpreter that cannot run the program."""
     sentence = f"{path} cannot run hostrouting on this node: {reason}"
-    return RequirementError(findings=[Finding("requirement", "error", sentence, path, TO_INSTALL)])
+    return RequirementError(
+        findings=[Finding("requirement", "error", sentence, path, INSTALL_PYTHON)]
+    )
 
 
 def missing_interpreter() -> Finding:
     """Make the finding that a node has no Python that could run the program."""
     sentence = f"{_FOLDER} has no {_NEEDED} that works, which hostrouting needs on a node"
-    return Finding("requirement", "error", sentence, "python3", TO_INSTALL)
+    return Finding("requirement", "error", sentence, "python3", INSTALL_PYTHON)

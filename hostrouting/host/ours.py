@@ -28,6 +28,6 @@ def is_ours(files: Files, path: str) -> bool:
     return entry.kind in {"file", "link"} and MARK in (files.read(path) or "")
 
 
-def existing(files: Files, paths: Iterable[str]) -> list[str]:
+def existing_paths(files: Files, paths: Iterable[str]) -> list[str]:
     """Return those of the paths at which something is."""
-    return [path for path in paths if files.look(path)]
+    return list(filter(files.look, paths))

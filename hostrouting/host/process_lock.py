@@ -23,8 +23,9 @@ class ProcessLock:
     """The lock of the host, held during a `with` block, and awaited without a limit. `say` logs a
     text with a level.
 
-    If /run is full or read-only, the lock file may not exist. The block runs without it then: a
-    run that would change files cannot open the lock either, and fails.
+    If /run is full or read-only, the lock file may not exist. The block runs without it then, and
+    a run that would change files fails, because it cannot open the lock, either. A gate whose unit
+    has a /run of its own is alone there without the lock: such a run may change files meanwhile.
     """
 
     _descriptor: int | None = None
@@ -41,8 +42,7 @@ class ProcessLock:
         try:
             self._descriptor = open_lock(HostLayout.lock_path)
         except OSError as error:
-            # Go on without the lock. No run changes files meanwhile: it would need the lock, and
-            # fails because it cannot open the file, either.
+            # Go on without the lock: a unit must not be refused because of it.
             if not ProcessLock._has_said:
                 self._say(_WARNING, f"this runs without a lock, as there is none: {error}")
             ProcessLock._has_said = True

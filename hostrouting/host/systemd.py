@@ -82,8 +82,8 @@ class Manager(Protocol):
         First come the units that are given by name, in their order, then the loaded units that
         match a pattern (`a@*.service`).
 
-        If a property has several commands, the value is all of them, separated by spaces. The value
-        of a time that systemd has not set is empty.
+        A property such as ExecStart can have several commands: its value is all of them, separated
+        by spaces. The value of a time that systemd has not set is empty.
         """
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
@@ -91,7 +91,7 @@ class Manager(Protocol):
         lines that its gate, the check before its start, has logged as errors; for a service of
         ours, those of the service.
 
-        Only lines since a time count: `since` is the value of a property such as
+        Only lines since a time count, each once: `since` is the value of a property such as
         ConditionTimestamp. If it is empty, or the journal does not answer, there are no lines.
         """
 
@@ -132,7 +132,7 @@ class SystemdManager:
             self._run("reset-failed", unit)
         try:
             # `_run` accepts any exit code here, because `_failure` explains it better.
-            started = self._run("start", unit, fine=_EXIT_CODES, timeout=timeout)
+            started = self._run("start", unit, fine_codes=_EXIT_CODES, timeout=timeout)
         except BaseException:
             # After a timeout, a signal or Ctrl-C, systemctl no longer waits, but systemd goes on
             # with the start, so the unit is stopped. A start that was under way before this call is
@@ -156,22 +156,21 @@ class SystemdManager:
             # systemd checks a unit's conditions first, so this is when the start began.
             lines = self._journal(unit, failed["ConditionTimestamp"])
         if not lines:
-            lines = (started.complaint.strip(),)
+            lines = (started.failure_output.strip(),)
         return unit_failed(
             unit, result=failed["Result"], status=failed["ExecMainStatus"], lines=lines
         )
 
     def stop(self, unit: str) -> None:
-        self._run("stop", unit_name(unit), fine=(0, _EXIT_NOT_LOADED))
+        self._run("stop", unit_name(unit), fine_codes=(0, _EXIT_NOT_LOADED))
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
         shown: list[Mapping[str, str]] = []
         # A blank line is between two units. Each line is NAME=VALUE. A property with several
         # commands has a line for each.
-        for lines_of_unit in text.strip("\n").split("\n\n"):
-            if not lines_of_unit:  # no unit matches
-                continue
+        # If no unit matches, the text is empty.
+        for lines_of_unit in filter(None, text.strip("\n").split("\n\n")):
             values: dict[str, list[str]] = {}
             for line in lines_of_unit.split("\n"):
                 name, _, value = line.partition("=")
@@ -185,8 +184,8 @@ class SystemdManager:
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
         # Errors of the gate and of our services count. Other programs can log lines that look the
-        # same, so two fields of the journal have to match; both match those of a program that root
-        # starts with env as a unit's command.
+        # same, so two fields of the journal have to match. (A unit of root whose command begins
+        # with env has the same two: its errors cannot be told from those of the gate.)
         #
         # _UID=0 leaves out what the unit's program logs as another user than root.
         #
@@ -206,8 +205,8 @@ class SystemdManager:
         )
 
     def _journal(self, unit: str, since: str, *options: str) -> tuple[str, ...]:
-        """The last lines that the unit has logged since a time (`Manager.errors_of`). `options` of
-        journalctl can select fewer. No lines if the journal does not answer.
+        """The last lines that the unit has logged since a time, each once (`Manager.errors_of`).
+        `options` of journalctl can select fewer. No lines if the journal does not answer.
         """
         if not since:
             return ()
@@ -215,30 +214,33 @@ class SystemdManager:
         # query below reads what is there.
         with suppress(OSError):
             self._run_program("journalctl", "--sync", timeout=2.0)
-        query = (
-            "--no-pager",
-            "--quiet",
-            "--output=cat",
-            "--lines=20",
-            f"--since={since}",  # as systemctl has printed it, in the time zone of this process
-            *options,
-            # The InvocationID of the start would miss lines: a busy journald reads some only after
-            # their process has ended, and then stores the unit with them, but no InvocationID.
-            f"_SYSTEMD_UNIT={unit}",
-        )
         with suppress(OSError):
-            text = self._run_program("journalctl", *query, timeout=_TIMEOUT).out
-            return tuple(line for line in text.splitlines() if line.strip())
+            text = self._run_program(
+                "journalctl",
+                "--no-pager",
+                "--quiet",
+                "--output=cat",
+                "--lines=20",
+                f"--since={since}",  # as systemctl has printed it, in the time zone of this process
+                *options,
+                # The InvocationID of the start would miss lines: a busy journald reads some only
+                # after their process has ended, and then stores the unit with them, but no
+                # InvocationID.
+                f"_SYSTEMD_UNIT={unit}",
+                timeout=_TIMEOUT,
+            ).out
+            # A time has whole seconds, in which a unit can be started, and refused, several times.
+            return tuple(dict.fromkeys(filter(str.strip, text.splitlines())))
         return ()
 
     def _run(
         self,
         *arguments: str,
-        fine: Collection[int] = (0,),
+        fine_codes: Collection[int] = (0,),
         timeout: float = _TIMEOUT,
     ) -> Ended:
         """Run systemctl with these arguments. HostError if it cannot be run, or if its exit code is
-        not one of `fine`.
+        not one of `fine_codes`.
         """
         environment = tool_environment()
         # With one of these variables, systemctl does nothing, and still succeeds.
@@ -252,9 +254,9 @@ class SystemdManager:
             *arguments,
             purpose=" ".join(arguments),
             what="systemd",
-            # What to install or do without systemctl: the words after "install the package".
+            # If systemctl is missing, the error says "install the package", and then this text.
             package="systemd, or write into an image (the command render)",
-            fine=fine,
+            fine_codes=fine_codes,
             timeout=timeout,
             environment=environment,
             run=self._run_program,

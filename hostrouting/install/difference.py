@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING
 
-from hostrouting.boot.files import files_on
+from hostrouting.boot.files import wanted_files
 from hostrouting.boot.on_disk import owned_paths
 from hostrouting.boot.units import UNITS
 from hostrouting.config.settings import MACHINES, gated_units
@@ -16,7 +16,7 @@ from hostrouting.gate.unit_names import instance_pattern
 from hostrouting.host.fileset import FileChanges
 from hostrouting.host.layout import HostLayout
 from hostrouting.host.operation import Operation
-from hostrouting.host.ours import existing
+from hostrouting.host.ours import existing_paths
 
 if TYPE_CHECKING:
     from hostrouting.config.settings import HostRoutingConfig
@@ -35,19 +35,20 @@ its units. Our units have the names of these.
 
 def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
     """Return what a run has to change in the files of the host to install this configuration: the
-    files to write, and the paths of ours to remove. A configuration that wants no files is a
-    removal: it takes away all files of ours, and no others.
+    files to write, and the paths to remove. A configuration that wants no files is a removal: it
+    takes away all files of ours, but not the links of the program that ours replaces.
     """
     files = host.files
-    wanted = files_on(host, config)
+    wanted = wanted_files(host, config)
     kept = {file.path for file in wanted}
     removed: list[str] = []
     if wanted:
         # Only a removal or a boot takes these away: the file by which an administrator opens the
         # gate, and the guard's note that another program undoes its repairs.
         kept.update(HostLayout.of_this_boot)
-        # By these links, machines depend on the units of the Go original, whose names ours have.
-        removed += existing(files, ORIGINAL_LINKS)
+        # The program that ours replaces, which was written in Go, has left these links. By them,
+        # machines would depend on units of ours, because its units had the same names.
+        removed += existing_paths(files, ORIGINAL_LINKS)
     removed += [path for path in owned_paths(files) if path not in kept]
     written = tuple(file for file in wanted if file.differs(files))
     return FileChanges(written, tuple(removed))
@@ -107,7 +108,7 @@ def needs_reload(manager: Manager, config: HostRoutingConfig, former: HostRoutin
     """
     gated = {*gated_units(config), *gated_units(former)}
     asked = ("NeedDaemonReload", "LoadState", "DropInPaths")
-    # systemd loads no template, only its instances.
+    # systemd loads no template, so its instances are asked about, by a pattern like a@*.service.
     for properties in manager.show(asked, *UNITS, *map(instance_pattern, gated)):
         is_exempt = (
             properties["LoadState"] in {"masked", "bad-setting"} and properties["DropInPaths"]

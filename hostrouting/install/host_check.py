@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hostrouting.check.check import check_kernel
 from hostrouting.check.document import check_document
-from hostrouting.check.repair_line import line_to_allow, repair_line, typed
+from hostrouting.check.repair_line import line_to_allow, repair_line, repeated_option
 from hostrouting.check.sentences import check_findings
 from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.probe.obstacles import find_probe_obstacles
@@ -51,9 +51,8 @@ class HostCheck(NamedTuple):
 
     @property
     def doubts(self) -> list[Finding]:
-        """The findings that make a verdict undecided, or would if no address escaped. They are
-        found by the names of the report's doubts, because the findings here may have other remedies
-        than those in the report.
+        """The findings that make a verdict undecided, or would if no address escaped. The report
+        gives their names, and the findings here have the remedies for this host.
         """
         return self.named(*(doubt.name for doubt in self.report.doubts))
 
@@ -86,19 +85,20 @@ def _findings_for_operator(
                 command=line_to_allow(repair_options, finding.facts["mayAllow"])
             )
         # Only the operator knows which device is right, so there is a command for each. The loop
-        # puts each new command in front of the earlier ones: the first candidate, which is the
-        # card that Linux prefers, is printed last, and `expected` is reversed to keep its order.
+        # puts each command in front of the earlier ones. So the page has the `candidates` in
+        # reverse, the device that Linux uses now last; `expected`, reversed here, keeps its order.
         if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
+            # One family is enough: a device that is right for both is among its devices.
             expected = report.families[0].expected_devs[::-1]
             for dev in finding.facts.get("candidates", expected):
-                # --dev counts for IPv4 and IPv6, so each family has to expect the device, or has
-                # this finding itself.
+                # --dev counts for IPv4 and IPv6, so the device has to be right for both: each
+                # family expects it or, having the same finding, has it as a candidate, too.
                 if all(
                     dev in each.expected_devs or finding in each.flaws for each in report.families
                 ):
                     remedy = Remedy(
                         f"if {dev} is right",
-                        repair_line(repair_options + typed("--dev", [dev])),
+                        repair_line(repair_options + repeated_option("--dev", [dev])),
                         otherwise=remedy,
                     )
         yield finding._replace(remedy=remedy)

@@ -41,7 +41,7 @@ from hostrouting.probe.obstacles import find_probe_obstacles
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.routes.steps import RoutePlan
 from hostrouting.upkeep.passes import (
-    LOGGED,
+    MOST_FINDINGS_SHOWN,
     Done,
     await_pass,
     markers_removed_on_failure,
@@ -65,9 +65,10 @@ STEPS: dict[PassPart, str] = {
     "route_overlap": "check-route-overlap",
 }
 """By part of a pass: the name of its step in a run. The task for this part alone has it, too."""
-_NOTHING = "nothing is configured, and nothing is installed"
-_RIGHT = "everything is as it should be"
-_IMAGE = "an image has no kernel; this is done when it boots"
+_NOTHING_INSTALLED = "nothing is configured, and nothing is installed"
+_NO_PROBE_REWRITE = "no probe rewrite is configured, and none is loaded"
+_ALL_RIGHT = "everything is as it should be"
+_NO_KERNEL = "an image has no kernel; this is done when it boots"
 """Why a run, or a part of one, is skipped."""
 _REPLACED = (
     "another run has installed a different configuration in the meantime; run this again if this "
@@ -81,7 +82,7 @@ an error that says what was missing.
 """
 
 
-def install(  # noqa: C901  the steps of the page above, which are read in one piece
+def install(  # noqa: C901  the steps of the module's docstring, which are read in one piece
     host: Host,
     request: Request,
     all_parts: Sequence[PassPart],
@@ -106,7 +107,7 @@ def install(  # noqa: C901  the steps of the page above, which are read in one p
     require_possible(wanted, plan)
     # An empty configuration removes everything, and an empty plan finds nothing to remove.
     if plan.is_empty and wanted.config == HostRoutingConfig():
-        return phases.Skip(_NOTHING)
+        return phases.Skip(_NOTHING_INSTALLED)
 
     results: list[object] = []  # what each step has changed, or why it was skipped
     errors: list[BaseException] = []  # of the steps after the files; raised at the end
@@ -121,6 +122,7 @@ def install(  # noqa: C901  the steps of the page above, which are read in one p
                 require_possible(wanted, plan)
             _log(ctx, plan.warnings)
             if not plan.is_empty:
+                # In a retry, what was installed before the first attempt is noted already.
                 former_by_run.setdefault(ctx.run_id, wanted.former)
             step.result = write_files(host, plan)
         results.append(step.result)
@@ -156,11 +158,11 @@ def install(  # noqa: C901  the steps of the page above, which are read in one p
     for result in results:
         done += effects_of(result)
     with recorded_in_errors(done.changes, done.files, done.operations, done.warnings):
-        raise_together(errors)
+        raise_together(errors)  # it returns if there are none
     last = results[-1]  # the check is the last part, and its result has the report
     report = last.report if isinstance(last, CheckResult) else None
-    result = done + CheckResult(report=report)
-    return phases.Skip(_RIGHT) if result == CheckResult() else result
+    result = done + CheckResult(report=report)  # a CheckResult with all effects
+    return phases.Skip(_ALL_RIGHT) if result == CheckResult() else result
 
 
 # The plan.
@@ -245,7 +247,8 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
         raise RequirementError(findings=lacking)
     if plan.losses:
         raise ConfigError(plan.losses, headline=_WOULD_REMOVE)
-    # On a host without a configuration, and in an undo, a conflict fails the run only at its end.
+    # A first run has to bring the gate despite a conflict, and an undo brings back what was there,
+    # with its conflicts. So a conflict fails these only at their end.
     if wanted.former == HostRoutingConfig() or wanted.purpose == "undo":
         return
     former = wanted.former or HostRoutingConfig()  # None if it cannot be read
@@ -293,9 +296,9 @@ def _make_part(
     if it has one, with the changes of all passes.
     """
     if host.is_image:
-        return phases.Skip(_IMAGE)
+        return phases.Skip(_NO_KERNEL)
     if part == "probe_rewrite" and not (wanted.config.probe_rewrite.enabled or plan.operations):
-        return phases.Skip(_NOTHING)  # a pass would ask nft, which need not be there
+        return phases.Skip(_NO_PROBE_REWRITE)  # a pass would ask nft, which need not be there
     remaining = ctx.remaining()
     if remaining is not None:
         # Give up shortly before the deadline: DeadlineExceeded would not say what was missing.
@@ -336,12 +339,13 @@ def _make_part(
             raise error
     report = outcome.report
     warnings = outcome.findings if report is None else ()  # else the report has them
+    # The files are (), because a pass changes none.
     result = CheckResult(tuple(done.changes), (), tuple(done.operations), warnings, report=report)
-    return phases.Skip(_RIGHT) if result == CheckResult() else result
+    return phases.Skip(_ALL_RIGHT) if result == CheckResult() else result
 
 
 class _RunClock:
-    """The clock of a run, as `await_pass` takes it (`WaitClock`)."""
+    """The clock of a run, as `await_pass` takes it (`WaitClock`): a cancellation ends a sleep."""
 
     def __init__(self, ctx: phases.Context) -> None:
         self.for_watch = ctx.clock
@@ -350,6 +354,6 @@ class _RunClock:
 
 
 def _log(ctx: phases.Context, findings: Sequence[Finding]) -> None:
-    """Log the first `LOGGED` findings as warnings."""
-    for finding in findings[:LOGGED]:
+    """Log the first `MOST_FINDINGS_SHOWN` findings as warnings."""
+    for finding in findings[:MOST_FINDINGS_SHOWN]:
         ctx.log.warning("%s", finding.line, extra={"finding": finding.name})

@@ -11,20 +11,27 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError, Fault
 from hostrouting.finding import Remedy
 from hostrouting.host.layout import HostLayout
-from hostrouting.release import call
+from hostrouting.release import our_command
 
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
 
 _REMEDY = Remedy(
-    f"correct {HostLayout.config_path}, or put it back; then",
-    call("status"),
+    "correct the file, or put it back; then",
+    our_command("status"),
     needs_root=False,
     otherwise=Remedy(
-        "with a backup, or another file",
-        call("apply --allow-removal --config FILE"),
+        "if a newer hostrouting wrote it",
+        f"{HostLayout.node_command} status",
+        needs_root=False,
         otherwise=Remedy(
-            "to remove hostrouting (the routes go, and nothing holds units back)", call("remove")
+            "with a backup, or a new file (echo '{}' | "
+            f"{our_command('repair CIDR --config -')} > FILE)",
+            our_command("apply --allow-removal --config FILE"),
+            otherwise=Remedy(
+                "to remove hostrouting (the routes go, and nothing holds units back)",
+                our_command("remove"),
+            ),
         ),
     ),
 )
@@ -59,5 +66,8 @@ def read_installed(host: Host) -> HostRoutingConfig:
     if text is None and host.files.read(path) is not None:
         return read_installed(host)  # a run has written it and the other files since the first look
     problem = "is missing" if text is None else "configures nothing"
-    fault = Fault("", "", f"{problem}, although {other_files[0]} is still there")
-    raise ConfigError([fault], path, remedy=_REMEDY)
+    raise ConfigError(
+        [Fault("", "", f"{problem}, although {other_files[0]} is still there")],
+        path,
+        remedy=_REMEDY,
+    )

@@ -10,7 +10,7 @@ from hostrouting.errors import Fault
 from hostrouting.gate.unit_names import template_of
 from hostrouting.text import spoken
 
-_REFUSALS = (
+_REFUSING_SETTINGS = (
     (
         "routeOverlap.mode",
         "overlap",
@@ -36,11 +36,11 @@ def find_losses(
     Not a loss:
 
     - a static route that another one replaces, because the run and each start check the addresses;
-    - a CIDR that becomes one of the expectedCidrs and was one of the serviceCidrs, for which more
-      routes that refuse packets are escapes;
+    - a CIDR that moves from serviceCidrs to expectedCidrs: it is still checked, although fewer
+      routes that refuse its packets count as escapes;
     - other devices or rules that are allowed, which only change how the host is judged;
     - `probeRewrite` and `manageForeign`;
-    - in WARN, the gate of machines that a configuration without a section `gate` has by default.
+    - in WARN, the gate of machines, if it was there only by default (without a section `gate`).
     """
     old = installed.route_overlap
     new = config.route_overlap
@@ -48,14 +48,14 @@ def find_losses(
     if cidrs:
         rule = f"{spoken(cidrs)} would no longer be checked"
         yield Fault("routeOverlap.expectedCidrs", "", rule)
-    for path, verdict, rule in _REFUSALS:
+    for path, verdict, rule in _REFUSING_SETTINGS:
         # A configuration without CIDRs checks nothing, which is the loss above.
         if old.refuses(verdict) and new.cidrs and not new.refuses(verdict):
             yield Fault(path, "", rule)
     # An instance stays gated if its template does.
     wanted = set(gated_units(config))
     units = [unit for unit in gated if wanted.isdisjoint({unit, template_of(unit)})]
-    # In WARN, the gate that a configuration without a section `gate` has by default is no loss.
+    # In WARN, a gate that is there only by default, without a section `gate`, is no loss.
     if units and (installed.gate is not None or old.is_strict):
         yield Fault("gate.units", "", f"{spoken(units)} would no longer wait for the gate")
     if installed.static_routes.routes and not config.static_routes.routes:

@@ -106,7 +106,7 @@ class Plan:
         """The reasons for which the run would fail if the host stayed as it is. The run may succeed
         all the same: what a route waits for, or a missing default route, may come in time.
         """
-        failures = [*self.errors, *self.routes.route_waits]
+        failures = [*self.errors, *self.routes.wait_warnings]
         failures += [finding for finding in self.check_findings if finding.severity == "error"]
         return tuple(dict.fromkeys(failures))
 

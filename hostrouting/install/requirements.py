@@ -19,19 +19,15 @@ from hostrouting.finding import Finding, Remedy
 from hostrouting.gate.health import find_failing_python
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.gate.unit_gates import (
-    OTHER_FILES,
-    OTHER_ROOTS,
+    OTHER_FILES_SETTINGS,
+    OTHER_ROOT_SETTINGS,
     find_cancelled_gates,
+    show_with_instances,
     systemd_does_not_run,
 )
-from hostrouting.gate.unit_names import (
-    instance_pattern,
-    is_template,
-    plain_instance,
-    template_of,
-)
+from hostrouting.gate.unit_names import is_template, template_of
 from hostrouting.gate.unit_states import UnitState
-from hostrouting.host.interpreter import TO_INSTALL, missing_interpreter
+from hostrouting.host.interpreter import INSTALL_PYTHON, missing_interpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.text import spoken
 
@@ -47,15 +43,15 @@ _BEFORE_THE_GATE = {
     "network-online.target",
 }
 """The targets that are reached before the gate runs, because it waits for the network."""
-_PROPERTIES = ("Id", "LoadState", "Before", "Environment", "User", *OTHER_FILES)
+_PROPERTIES = ("Id", "LoadState", "Before", "Environment", "User", *OTHER_FILES_SETTINGS)
 
 
 def find_requirements(
     host: Host, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Finding]:
     """Yield a finding for each thing by which this host hinders a run that installs this
-    configuration: usually an error, so that the run fails before its first write. An image gets
-    only a warning about what may still come to it. `changes` are those that the run would make.
+    configuration: usually an error, so that the run fails before its first write. In an image, a
+    missing Python is only a warning: it may come later. `changes` are what the run would change.
     """
     # At the path of a file, there may be something that a run must not replace: a mask of systemd,
     # a folder, a link, or another program's file.
@@ -67,21 +63,15 @@ def find_requirements(
     if not gated:
         return  # all else is about the gate
     yield from _why_gate_cannot_run(host, changes)
-    manager = host.running_manager
-    if manager is not None:
-        # systemd shows no template, so it is asked about an instance that nobody uses.
-        shown = manager.show(_PROPERTIES, *map(plain_instance, gated))
-        for unit, properties in zip(gated, shown, strict=True):
-            yield from _why_it_cannot_be_gated(unit, properties)
-            # The drop-in takes away variables of the unit that the loader obeys (`UNSET`), such as
-            # LD_PRELOAD. Only the run that writes it warns of this.
-            if HostLayout.drop_in_path(unit) in changes.written_paths:
-                yield from _lost_variables(unit, properties)
-        # A loaded instance of a template may have settings of its own.
-        judged = {properties["Id"] for properties in shown}
-        for instance in manager.show(_PROPERTIES, *map(instance_pattern, gated)):
-            if instance["Id"] not in judged:
-                yield from _why_it_cannot_be_gated(instance["Id"], instance)
+    if host.running_manager is not None:
+        for gated_unit in gated:
+            shown = show_with_instances(host, gated_unit, _PROPERTIES)
+            for unit, properties in shown.items():
+                yield from _why_it_cannot_be_gated(unit, properties)
+                # The drop-in takes away variables of the unit that the loader obeys (`UNSET`), such
+                # as LD_PRELOAD. Only the run that writes it warns of this.
+                if HostLayout.drop_in_path(unit) in changes.written_paths:
+                    yield from _lost_variables(unit, properties)
         yield from find_cancelled_gates(host, config)
     elif not host.is_image:
         yield systemd_does_not_run(gated)
@@ -115,7 +105,7 @@ def _why_gate_cannot_run(host: Host, changes: FileChanges) -> Iterator[Finding]:
             except HostRoutingError as error:
                 yield from error.findings
             return
-    yield from find_failing_python(host, python, TO_INSTALL)
+    yield from find_failing_python(host, python, INSTALL_PYTHON)
 
 
 def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
@@ -125,22 +115,21 @@ def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterato
     `properties` of a template are those of one of its instances.
 
     Yield a note if systemd does not know the unit: its name may be wrong, or it may be installed
-    later. A template need not be there: the one of the machines is gated by default.
+    later. There is no note for a template: that of the machines is gated also where it is missing.
     """
     # An order through other units is not judged.
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
-    # A user must not have root run the user's files in the gate. Where root runs the unit, it runs
-    # such files in any case, so only another root folder or image is refused.
-    # DynamicUser= sets User=, too.
+    # By settings such as BindPaths=, the gate, which runs as root, would run files of the unit's
+    # user. If this user is root, only another root folder or image is refused, because the gate
+    # would judge that one and not the host. DynamicUser= sets User=, too.
     is_root = properties["User"] in {"", "0", "root"}
-    refused = OTHER_ROOTS if is_root else OTHER_FILES
+    refused = OTHER_ROOT_SETTINGS if is_root else OTHER_FILES_SETTINGS
     other_files = [name for name in refused if properties[name]]
     own_name = properties["Id"]
     if is_template(unit):
         own_name = template_of(own_name)
     elif properties["LoadState"] == "not-found":
-        unknown = UnitState(unit, "unknown")
-        yield Finding("unit", "note", unknown.sentence, unit)
+        yield Finding("unit", "note", UnitState(unit, "unknown").sentence, unit)
     if own_name != unit:
         sentence = f"{unit} is another name of {own_name}, and the gate needs the unit's own"
         remedy = f"name {own_name} in gate.units"
@@ -165,8 +154,8 @@ def _lost_variables(unit: str, properties: Mapping[str, str]) -> Iterator[Findin
     """Yield a warning if the unit sets environment variables that our drop-in takes away (`UNSET`):
     its own program does not get them any more.
     """
-    # systemctl prints NAME=VALUE or, if there is a blank in the value, "NAME=VALUE". A name is what
-    # is not inside such quotes.
+    # systemctl prints NAME=VALUE or, if there is a blank in the value, "NAME=VALUE". The end of the
+    # pattern skips the rest of such quotes, in which a text like NAME= is part of the value.
     names = re.findall(r'(?:^| )"?(\w+)=(?:(?:\\.|[^"\\])*"(?= |$))?', properties["Environment"])
     lost = sorted({*UNSET.split()}.intersection(names))
     if lost:

@@ -27,8 +27,8 @@ class CheckResult(Effects):
         """What the check found, as in the JSON document; empty if there was no check."""
         if self.report is None:
             return ()
-        # The modes differ only in what is an error. In STRICT, a check with errors raises them and
-        # has no result; any other check finds the same in both modes.
+        # In STRICT, what escapes is an error; but then the task has failed, and has no result. So
+        # each result has the findings of mode WARN.
         return check_findings(self.report, mode="WARN")
 
     def log_fields(self) -> dict[str, object]:

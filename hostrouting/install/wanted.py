@@ -33,10 +33,10 @@ class Request:
     """
 
     def own_part(self, config: HostRoutingConfig) -> object:
-        """The part of this configuration that the run is about, by which an undo sees whether
-        another run has changed it since. It is everything if there are no `names`; else the section
-        that is the first of them. The other names are settings that a run of one section brings
-        along, such as the guard, and that another run may share.
+        """The part of this configuration that the run is about: all of it if there are no `names`;
+        else the section with the first of these names. The other names are settings that the run
+        also sets, such as the guard, but that other runs may need, too. An undo compares only this
+        part, to see whether another run has changed it since.
         """
         if not self.names:
             return config
@@ -82,18 +82,18 @@ def read_wanted(host: Host, request: Request) -> Wanted:
     else:
         installed = read_installed(host)
         names = request.names
-        run = request.undone
-        # The undone run found `request.config` installed, and replaced some attributes in it. Is
-        # what it has left not what is installed now?
-        if run is not None and installed != request.config.replaced(run.names, run.config):
-            # Then another run has changed the host since, and may need the gate and the guard as
-            # they are. So only the section is restored, which is the first of the names.
+        undone = request.undone
+        # The undone run found `request.config` installed, and replaced some attributes in it. If
+        # something else is installed now, another run has changed the host since, and may need the
+        # gate and the guard as they are. So only the section is restored, the first of the names.
+        if undone and installed != request.config.replaced(undone.names, undone.config):
             names = names[:1]
         config = installed.replaced(names, request.config)
     if request.undone is None:
         return Wanted(config, installed, request.allow_removal)
 
-    # What this undo is about must be as the undone run left it, or as it was before that run.
+    # What this undo is about must be as the undone run left it, or as it was before that run. If
+    # that run were made again now, it would leave the same in this part.
     left_by_run = read_wanted(host, request.undone).config
     expected = (request.own_part(left_by_run), request.own_part(request.config))
     if installed is not None and request.own_part(installed) not in expected:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hostrouting.host.operation import Operation
     from hostrouting.install.plan import Plan
 
-_GRACE = 30.0  # seconds for the start of the guard
+_START_TIMEOUT = 30.0  # seconds for the start of the guard
 
 
 def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
@@ -50,6 +50,7 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     writer = _Writer(host, plan)
     with recorded_in_errors(files=writer.changed, operations=writer.operations):
         if plan.files:
+            # Other programs would read in these files the verdict for the former configuration.
             remove_markers(host.files)
         writer.stop_units()
         writer.change_files()
@@ -86,8 +87,9 @@ class _Writer:
                 self._manager.stop(unit)
 
     def change_files(self) -> None:
-        """Write and remove files, and have systemd read its own: the steps 3 to 7 of the module's
-        docstring.
+        """Remove our units and drop-ins, have systemd read that, write the new files, have systemd
+        read them, and remove the rest. In this order, no unit runs a program that is gone, and if
+        this process is killed, the next run can complete the work.
         """
         written, removed = self._plan.files
         missed_reload = self._plan.for_systemd("reload")  # for the changes of an earlier run
@@ -136,5 +138,5 @@ def start_guard(host: Host, plan: Plan) -> Effects:
     for start in starts:
         # It may run an old program, or it has failed and systemd waits to restart it.
         manager.stop(start.object)
-        manager.start(start.object, timeout=_GRACE)
+        manager.start(start.object, timeout=_START_TIMEOUT)
     return Effects(operations=starts)

@@ -87,7 +87,7 @@ class Outcome(NamedTuple):
         device together with it. But a renamed device keeps its routes, and a deletion with its old
         name counts as done, too: to be certain, read the routes again.
         """
-        # For an addition, these kinds say that the route exists; for a deletion, that it does not.
+        # These kinds of refusal say: the route to add exists, or the route to delete does not.
         return self.error is None or self.error.kind in _NOTHING_TO_DO[self.change.verb]
 
 
@@ -136,8 +136,8 @@ class RouteBackend(Protocol):
         `near` saves time on a host with 100,000 routes: with these prefixes, a backend may leave
         out most routes that overlap none of them. It always returns the routes of hostrouting
         (protocol 213), default routes and their halves (/1), and routes without a gateway. The rest
-        are mostly routes of a CNI to the pods of other nodes, which differ only in the addresses of
-        their prefixes. Of such routes, it returns at least one, by which the check knows the CNI.
+        are mostly routes of a CNI to the pods of other nodes. Of routes that differ only in the
+        addresses of their prefixes, it returns at least one, so that the check knows the CNI.
 
         If anything changes while the host is read, it is read again, up to three times in all. If
         the last reading is disturbed, too, it is returned all the same, marked as `restless`.
@@ -198,8 +198,8 @@ class Watch(Protocol):
         True may be a false alarm. A burst of changes, even one that overflowed the socket's buffer,
         is reported as one True. Raises BackendError if it cannot listen any more.
 
-        `clock` is for tests: a fake kernel waits on this clock of the run, so that a fake clock
-        takes no real time. A real kernel uses the machine's clock in any case.
+        `clock` is the caller's, for tests: a fake kernel waits on it, so that a fake clock takes no
+        real time. A real kernel uses the machine's clock in any case.
         """
 
     def close(self) -> None:

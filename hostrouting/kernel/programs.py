@@ -30,7 +30,7 @@ class Ended(NamedTuple):
         return f"exit code {self.code}"
 
     @property
-    def complaint(self) -> str:
+    def failure_output(self) -> str:
         """What the program printed about its failure. Some print that on standard output."""
         return self.err or self.out
 
@@ -119,16 +119,16 @@ def run_tool(
     what: HostPart,
     package: str,
     text: str = "",
-    fine: Collection[int] = (0,),
+    fine_codes: Collection[int] = (0,),
     timeout: float = 10.0,
     environment: Mapping[str, str] | None = None,
     run: RunProgram = run_program,
 ) -> Ended:
     """Run a tool of the administrator, such as nft, once; HostError if it cannot be run or fails.
 
-    `fine` lists the exit codes that are not a failure. Without `environment`, the tool has that of
-    `tool_environment`. Three arguments describe an error: `purpose` completes "the tool could not
-    …", `what` is the part of the host, and `package` is the package that has the tool.
+    `fine_codes` are the exit codes that are not a failure. Without `environment`, the tool has that
+    of `tool_environment`. Three arguments describe an error: `purpose` completes "the tool could
+    not …", `what` is the part of the host, and `package` is the package that has the tool.
 
     The kinds of error are missing, timeout (the change may or may not have been made),
     not-permitted, not-loaded (the kernel does not have what the tool works on), no-answer (systemd
@@ -148,7 +148,7 @@ def run_tool(
     except OSError as error:
         # With 126, a shell says that it cannot run a program. The error is made below.
         ended = Ended(126, err=error.strerror or str(error))
-    if ended.code not in fine:
+    if ended.code not in fine_codes:
         raise tool_error(ended, tool, purpose=purpose, what=what)
     return ended
 
@@ -157,7 +157,7 @@ def tool_error(ended: Ended, tool: str, *, purpose: str, what: HostPart) -> Host
     """Make the error for a tool that has ended without doing what was asked; `purpose` completes
     "the tool could not …".
     """
-    printed = _on_one_line(ended.complaint) or f"{ended.how}, without a message"
+    printed = _on_one_line(ended.failure_output) or f"{ended.how}, without a message"
     kind, remedy = _kind_and_remedy(printed)
     sentence = f"{tool} could not {purpose}"
     if kind == "no-answer":  # only tools of systemd print this, if systemd does not run

@@ -1,6 +1,6 @@
 """Pyroute2Backend: the routing edge through a pyroute2 handle of the caller.
 
-The handle, which may lead to another namespace, is borrowed as a pipe: it sends the messages of
+The handle, which may lead to another namespace, is borrowed: it sends the messages of
 `hostrouting.kernel.netlink` unchanged, and returns the answers. Its method `nlm_request_batch`, and
 what that calls of a message, have public names in pyroute2, but are not documented; so
 pyproject.toml allows only the versions that were tried. This module does not import pyroute2.
@@ -51,8 +51,8 @@ class Pyroute2Backend(NetlinkBackend):
         """
         return PollingWatch(self)
 
-    def _connected(self, groups: int = 0) -> Netlink:  # noqa: ARG002  the handle reports nothing
-        return _Pipe(self._handle)
+    def _open_netlink(self, groups: int = 0) -> Netlink:  # noqa: ARG002  the handle reports nothing
+        return _HandleNetlink(self._handle)
 
 
 class PollingWatch(Watch):
@@ -89,8 +89,8 @@ class PollingWatch(Watch):
         """Stop watching. May be called twice."""
 
 
-class _Pipe(Netlink):
-    """A `Netlink` without a socket: pyroute2 sends our messages, one request at a time."""
+class _HandleNetlink(Netlink):
+    """A `Netlink` without a socket: a pyroute2 handle sends our messages, one request at a time."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -99,7 +99,7 @@ class _Pipe(Netlink):
     def close(self) -> None:
         """The caller closes the handle."""
 
-    def has_reports(self) -> bool:
+    def take_reports(self) -> bool:
         return False
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
@@ -115,7 +115,7 @@ class _Pipe(Netlink):
             else:
                 yield answer
 
-    def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
+    def send_changes(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
         """Send messages that change something; return the errors of those that the kernel refuses,
         by the sequence number that the caller gave to the message. pyroute2 sends it with another
         number.

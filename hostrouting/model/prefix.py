@@ -123,7 +123,7 @@ class Prefix(_Block):
         """The first address."""
         return ip_at(self.family, self.first)
 
-    def __contains__(self, other: "Prefix | IP") -> bool:  # type: ignore[override]  # see above
+    def __contains__(self, other: "Prefix | IP") -> bool:  # type: ignore[override]  # not `object`
         """Whether this block contains the address, or every address of the prefix."""
         block = other if isinstance(other, Prefix) else Prefix.of(other)
         if block.family != self.family or block.length < self.length:

@@ -255,7 +255,7 @@ class Route(NamedTuple):
         """The sort key of the routes of one table to one prefix, of which Linux uses the first: the
         one with the lowest metric and, of several such IPv6 routes, the highest preference.
         """
-        return self.metric, -PREFERENCES.index(self.preference)
+        return self.metric, -PREFERENCES.index(self.preference)  # they are in ascending order
 
     @property
     def has_gateway(self) -> bool:
@@ -316,8 +316,8 @@ class Route(NamedTuple):
         }
         words = [f"{word} {value}" for word, value in attributes.items() if value is not None]
         if self.expired:
-            words.append("expires 0sec")
-        words += self.unread  # the encapsulations
+            words.append("expires 0sec")  # as of a route whose lifetime is over
+        words += self.unread  # the encapsulations, whose values were not read
         if self.preference != "medium":
             words.append(f"pref {self.preference}")
         return words
@@ -355,7 +355,7 @@ def bare(route: Route) -> Route:
     return route._replace(next_hops=tuple(next_hops))
 
 
-def as_stored(route: Route) -> tuple[Route, ...]:
+def entries_of_route(route: Route) -> tuple[Route, ...]:
     """Split a route into the entries as which Linux stores it. An IPv6 route has an entry for each
     next hop, and these entries can have different protocols. An IPv4 route is one entry, and so is
     a route with a nexthop object.
@@ -365,7 +365,7 @@ def as_stored(route: Route) -> tuple[Route, ...]:
     return tuple(route._replace(next_hops=(hop,)) for hop in route.next_hops)
 
 
-def as_listed(entries: Sequence[Route]) -> tuple[Route, ...]:
+def routes_of_entries(entries: Sequence[Route]) -> tuple[Route, ...]:
     """Return the routes that `ip route` shows for these stored entries, which have the same key and
     are in the kernel's order.
 

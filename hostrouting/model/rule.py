@@ -107,7 +107,7 @@ class Rule(NamedTuple):
 
     def selectors(self) -> list[tuple[str, str]]:
         """The selectors with their values, as `ip rule` prints them and in its order."""
-        selectors = list(self.others)
+        selectors = list(self.others)  # without a field of their own, such as uidrange
         if self.src is not None:
             selectors.append(("from", self._block_in_words(self.src)))
         if self.dst is not None:
@@ -116,7 +116,7 @@ class Rule(NamedTuple):
             selectors.append(("fwmark", self._mark_in_words()))
         if self.iif:
             selectors.append(("iif", self.iif))
-        return sorted(selectors, key=_place)
+        return sorted(selectors, key=_place_in_ip_rule)
 
     def _block_in_words(self, block: Prefix) -> str:
         # As `ip rule` prints it: a single address has no length.
@@ -129,7 +129,7 @@ class Rule(NamedTuple):
         return f"{self.fwmark:#x}/{self.fwmask:#x}"
 
 
-def _place(selector: tuple[str, str]) -> int:
+def _place_in_ip_rule(selector: tuple[str, str]) -> int:
     """The sort key that brings selectors into the order of `ip rule`; unknown ones come last."""
     word, _ = selector
     return SELECTORS.index(word) if word in SELECTORS else len(SELECTORS)

@@ -51,10 +51,11 @@ class Address(NamedTuple):
     scope: int = 0
     peer: IP | None = None
 
-    def faults_between(self) -> Iterator[Fault]:
-        """Yield what is wrong between the values, each of which is right: a prefix length that
-        exceeds the number of bits of the address.
+    def faults_between_fields(self) -> Iterator[Fault]:
+        """Yield a fault if two values that are right alone do not fit together: a prefix length
+        that exceeds the number of bits of the address.
         """
+        # With a peer, the length is that of the peer's network.
         bits = (self.peer or self.ip).max_prefixlen
         if self.length > bits:
             yield Fault("length", str(self.length), f"is more than the {bits} bits of the address")
@@ -113,7 +114,7 @@ class Snapshot(NamedTuple):
         """The snapshot as a JSON text that `from_json` reads, in ASCII so that any encoding can
         write it. Fields with their default value are left out.
         """
-        import json  # noqa: PLC0415  a check on the host reads and writes none
+        import json  # noqa: PLC0415  slow to load, and a check of the host needs none
 
         return json.dumps({"schema": SCHEMA, **json_value(self)})
 

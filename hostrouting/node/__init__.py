@@ -53,7 +53,8 @@ def run_trial() -> None:
 
 
 def _require_python() -> None:
-    # If this Python is too old to import the library, log what to do, and exit.
+    # If this Python is too old to import the library, log what to do, and exit. In the journal, the
+    # line is an error (<3>).
     if sys.version_info >= OLDEST_PYTHON:
         return
     needed = "{}.{}".format(*OLDEST_PYTHON)
@@ -64,8 +65,8 @@ def _require_python() -> None:
         "tail -1) /etc/hostrouting/hostrouting.pyz apply --config /etc/hostrouting/config.json\n"
     )
     os.write(2, line.encode())  # print would only fill a buffer, which _exit does not write
-    # Not REFUSED: with any other status, the shell command of the gate refuses the unit, too, and
-    # also says how to start units all the same.
+    # The shell command of the gate refuses the unit because of this status. With REFUSED, it would
+    # refuse it, too, but would not say how to start units all the same.
     _exit(1)
 
 

@@ -40,22 +40,23 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 
 def _ignore_later_signals() -> None:
-    """Have the signals of `_SIGNALS` do nothing from now on: a handler calls this just before it
-    raises the exception that ends the process, so that no later signal interrupts the rollback.
+    """Have the signals of `_SIGNALS` do nothing from now on, and have the alarm come once more. A
+    handler calls this just before it raises the exception that ends the process, so that no later
+    signal interrupts the rollback.
     """
     for each in _SIGNALS:
         signal.signal(each, _ignore)  # with SIG_IGN, Python warns if two signals come at once
     # Python drops an exception that is raised while a destructor runs: then the block of the
-    # TimeLimit goes on. So the alarm comes once more, and raises again, if the block has not ended.
-    signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+    # TimeLimit goes on. If it has not ended when the alarm comes, that raises TimeIsUp.
+    signal.setitimer(signal.ITIMER_REAL, _TIME_TO_ROLL_BACK)
 
 
 def _ignore(_number: int, _frame: object) -> None:
     pass
 
 
-_AGAIN = 5.0
-"""Seconds from an exception that a handler raises to the next alarm: the time to roll back."""
+_TIME_TO_ROLL_BACK = 5.0
+"""Seconds from an exception that a handler raises to the next alarm."""
 TIME_LIMIT = 75.0
 """Seconds for a start, a service at boot, or a pass of the guard; waits count. systemd ends the
 first two after 90.

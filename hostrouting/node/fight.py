@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from hostrouting.upkeep.passes import Done
 
 # After so many repairs, a fight begins. Fewer are usual: after a boot, programs set up routes.
-_REPAIRS = 10
+_REPAIRS_OF_A_FIGHT = 10
 # Seconds without a repair that end a fight: the other program may act every few minutes.
 QUIET = 600.0
 # Seconds between two lines of the journal about a fight.
-_SAY_AGAIN = 3600.0
+_SAY_AGAIN_AFTER = 3600.0
 _REMEDY = Remedy(
     "find that program, and have it leave alone what is configured here; this is said for 10 "
     "minutes after the last time"
@@ -36,23 +36,24 @@ class Fight:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._repairs = 0
-        self._last = self._said = 0.0  # when the last repair was made, and last logged
+        self._repaired_at = self._said_at = 0.0  # the last repair, and the last line of the log
         # A file says that a fight is on. An earlier guard that was killed may have left it there.
         self.end()
 
     @property
     def is_on(self) -> bool:
         """Whether there is a fight: many repairs, without a long pause between them."""
-        return self._repairs >= _REPAIRS
+        return self._repairs >= _REPAIRS_OF_A_FIGHT
 
     def note(self, done: Done, now: float) -> str:
         """Count this pass as a repair if it has changed anything. Many repairs without a long pause
         are a fight. Return the line for the journal when a fight begins, each hour while it lasts,
         and when it is over; else an empty text.
         """
+        # What was put back: routes, and the objects of operations, such as the table for probes.
         repairs = [*done.changes, *(operation.object for operation in done.operations)]
         # After a long pause, a fight is over, and the count of repairs begins again.
-        if now - self._last > QUIET:
+        if now - self._repaired_at > QUIET:
             was_on = self.is_on
             self.end()
             if was_on and not repairs:
@@ -60,7 +61,7 @@ class Fight:
         if not repairs:
             return ""
         self._repairs += 1
-        self._last = now
+        self._repaired_at = now
         if not self.is_on:
             return ""
         sentence = (
@@ -69,11 +70,11 @@ class Fight:
         )
         with suppress(HostError):
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
-        # A fight begins with repair number `_REPAIRS`, which is logged at once. Later ones are
-        # logged only if the last line is an hour old.
-        if self._repairs > _REPAIRS and now - self._said < _SAY_AGAIN:
+        # The repair with which a fight begins is logged at once. Later ones are logged only if the
+        # last line is an hour old.
+        if self._repairs > _REPAIRS_OF_A_FIGHT and now - self._said_at < _SAY_AGAIN_AFTER:
             return ""
-        self._said = now
+        self._said_at = now
         return f"{sentence}; {_REMEDY}"
 
     def end(self) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hostrouting.node.journal import Line
 
 # In seconds.
-_GATHER = 0.02  # what is reported so soon after a change belongs to it
+_GATHERING_TIME = 0.02  # what is reported so soon after a change belongs to it
 _SHORTEST_REST = 0.1
 _LONGEST_REST = 2.0
 _WHOLE_INTERVAL = 10.0  # at least, between the beginnings of two whole passes
@@ -114,8 +114,9 @@ class Guard:
         try:
             while True:
                 idle_time = self.make_next_pass()
+                # `for_watch` is the clock on which a fake kernel waits; a real one has its own.
                 if self._watch.wait(idle_time, clock=self._clock.for_watch):
-                    self._clock.sleep(_GATHER)
+                    self._clock.sleep(_GATHERING_TIME)
                     # Discard what was reported meanwhile, because it belongs to the same change.
                     self._watch.wait(0.0)
         finally:
@@ -170,7 +171,7 @@ class Guard:
             with self._clock.locked():
                 config = read_config(self._host)
                 outcome = run_pass(self._host, self._backend, config, done=done, parts=parts)
-            if outcome.has_asked and not done.changes:
+            if outcome.has_requested_changes and not done.changes:
                 # Linux has refused the requests. Discard its reports of them: they would start the
                 # next pass at once.
                 self._watch.wait(0.0)

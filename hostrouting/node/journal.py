@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from hostrouting.errors import HostRoutingError
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.text import printable
-from hostrouting.upkeep.passes import LOGGED
+from hostrouting.upkeep.passes import MOST_FINDINGS_SHOWN
 
 if TYPE_CHECKING:
     from hostrouting.upkeep.passes import Done, PassOutcome
@@ -49,11 +49,11 @@ def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
             if family.verdict == "ok":
                 yield INFO, str(family)
     findings = outcome.to_log
-    for finding in findings[:LOGGED]:
+    for finding in findings[:MOST_FINDINGS_SHOWN]:
         level = ERROR if finding.severity == "error" else WARNING
         yield level, finding.line
-    if len(findings) > LOGGED:
-        yield WARNING, f"and {len(findings) - LOGGED:,} more findings"
+    if len(findings) > MOST_FINDINGS_SHOWN:
+        yield WARNING, f"and {len(findings) - MOST_FINDINGS_SHOWN:,} more findings"
 
 
 def say_failure(error: BaseException) -> None:
@@ -66,9 +66,9 @@ def describe_failure(error: BaseException) -> list[str]:
     """Return lines that say why a process of the node ended before its work was done, and what is
     true now, such as routes that were rolled back, if the error has notes about that.
     """
-    if isinstance(error, Stopped):
+    if isinstance(error, Stopped):  # its text is the name of the signal
         lines = [f"{error} ended this; {_ABOUT_SIGNALS}"]
-    elif isinstance(error, TimeIsUp):
+    elif isinstance(error, TimeIsUp):  # its text is the limit in seconds
         lines = [
             (
                 f"this took longer than {error} s, and was ended (if another process holds the "

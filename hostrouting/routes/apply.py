@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from hostrouting.errors import ApplyError, BackendError
 from hostrouting.kernel.base import RouteBackend, RouteRequest, Verb
 from hostrouting.model.prefix import IPV4
-from hostrouting.model.route import OURS, Route, RouteKey, as_stored, bare
+from hostrouting.model.route import OURS, Route, RouteKey, bare, entries_of_route
 from hostrouting.routes.plan import deletion_could_hit, present_by_key, steps_for_key
 from hostrouting.text import first_few
 
@@ -49,16 +49,16 @@ def apply_plan(
     plan.require_no_conflict()
     if not plan.changes:
         return
-    present = _present(before, {step.route.key for step in plan.steps})
+    routes_before = _routes_of_keys(before, {step.route.key for step in plan.steps})
     in_effect: list[RouteRequest] = []  # `_carry_out` and `_undo` change it
     try:
         problems = _carry_out(plan, backend, raise_if_cancelled, in_effect)
         if not problems:
             return
-        after = _undo(backend, present, in_effect)
+        after = _undo(backend, routes_before, in_effect)
     except BaseException as stopped:
         # Roll back, then raise the error again. If it stopped the rollback above, try once more.
-        after = _undo(backend, present, in_effect)
+        after = _undo(backend, routes_before, in_effect)
         _add_note(stopped, after)
         raise
     finally:
@@ -82,7 +82,7 @@ def _carry_out(
             refusals = _send(requests, backend, done)
             if refusals:
                 return refusals
-        return [*_errors_read_back(plan, backend)]
+        return [*_find_deviations(plan, backend)]
     except BackendError as error:
         return [error]
 
@@ -116,9 +116,9 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
 def _send(
     requests: list[RouteRequest], backend: RouteBackend, done: list[RouteRequest]
 ) -> list[BackendError]:
-    """Send these requests to the kernel, and add those that had an effect to `done`. Return the
-    refusals. It is no refusal if the table is already as the request asks (`is_done`). All requests
-    are tried, so that the error names every route that Linux refuses.
+    """Send these requests to the kernel, and add those that it has carried out (`ok`) to `done`.
+    Return the refusals, without those of what was as the request asks already (only `is_done`). All
+    requests are tried, so that the error names every route that Linux refuses.
     """
     before = len(done)
     done += requests  # until there is an answer, any of them may be in effect
@@ -127,15 +127,12 @@ def _send(
     return [each.error for each in outcomes if each.error is not None and not each.is_done]
 
 
-def _errors_read_back(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
+def _find_deviations(plan: RoutePlan, backend: RouteBackend) -> Iterator[BackendError]:
     """After the changes, read the routes back. Yield an error for each key whose routes are not as
-    planned: a new plan would still have something to do. Sources are not compared.
+    planned: a new plan would still have something to do.
     """
     wanted = dict.fromkeys(step.route.key for step in plan.steps)  # None: no route is wanted
-    for step in plan.steps:
-        if step.action != "delete":
-            # A route that stays may have a source although none is wanted.
-            wanted[step.route.key] = step.route._replace(prefsrc=None)
+    wanted |= {step.route.key: step.route for step in plan.steps if step.action != "delete"}
     # `near` names the prefixes that matter, so that fewer routes are read.
     snapshot = backend.snapshot(near=[key.prefix for key in wanted])
     now = present_by_key(snapshot, wanted)
@@ -161,7 +158,7 @@ def _undo(
     reversals: list[RouteRequest] = []
     problem = ""
     try:
-        now = _read(backend, before)
+        now = _read_routes_now(backend, before)
         # What was there before, or was added by our requests. All else is another program's.
         known_entries = {*_entries(*before.values()), *(bare(request.route) for request in done)}
         for request in reversed(_in_effect(done, now)):
@@ -175,7 +172,7 @@ def _undo(
     except BackendError as error:
         problem = f" ({error})"
     try:
-        now = _read(backend, before)
+        now = _read_routes_now(backend, before)
     except BackendError as error:
         return f"whether every change could be rolled back is not known: {error}"
     done[:] = _in_effect(done, now)
@@ -218,15 +215,17 @@ def _entries(*lists: Iterable[Route]) -> set[Route]:
     entries: set[Route] = set()
     for route in chain(*lists):
         protocol = route.protocol if route.prefix.family == IPV4 else OURS
-        entries.update(as_stored(route._replace(protocol=protocol)))
+        entries.update(entries_of_route(route._replace(protocol=protocol)))
     return entries
 
 
-def _read(backend: RouteBackend, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
-    return _present(backend.snapshot(near=[key.prefix for key in keys]), keys)
+def _read_routes_now(
+    backend: RouteBackend, keys: Collection[RouteKey]
+) -> dict[RouteKey, list[Route]]:
+    return _routes_of_keys(backend.snapshot(near=[key.prefix for key in keys]), keys)
 
 
-def _present(snapshot: Snapshot, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
+def _routes_of_keys(snapshot: Snapshot, keys: Collection[RouteKey]) -> dict[RouteKey, list[Route]]:
     """The present routes of each of these keys, to compare the table before and after a change. The
     state of next hops (dead, linkdown) is left out, because it changes without any request.
     """
@@ -236,8 +235,7 @@ def _present(snapshot: Snapshot, keys: Collection[RouteKey]) -> dict[RouteKey, l
 
 def _add_note(error: BaseException, note: str) -> None:
     """Have the note printed after the traceback; Python 3.10 has no `add_note`."""
-    notes: list[str] = vars(error).setdefault("__notes__", [])
-    notes.append(note)
+    vars(error).setdefault("__notes__", []).append(note)
 
 
 def _described(routes: Sequence[Route]) -> str:

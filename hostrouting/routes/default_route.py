@@ -60,8 +60,8 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
 
     A tunnel that hides no default route is in doubt, too, with two exceptions that may rightly be
     the only way out of the host. The first is a provider's line (PPP). The second is a tap, as with
-    slirp or Open vSwitch in user space, if no network card has an address of this family, except
-    link-local ones.
+    slirp or Open vSwitch in user space, unless a network card could be the uplink instead: it could
+    if it has an address of this family that is not link-local.
     """
     links = snapshot.links_by_name
     used = defaults[0]
@@ -120,9 +120,8 @@ def with_next_hops(routes: Iterable[Route], is_usable: Callable[[NextHop], bool]
 
 
 def is_for_all_packets(route: Route) -> bool:
-    """Whether Linux uses the route for packets of every kind, and so also when it looks up how to
-    reach a gateway. Such a route is not limited to some sources or a tos, and its lifetime is not
-    over.
+    """Whether Linux uses the route for every packet, and also to reach the gateway of another
+    route. Such a route is not limited to some sources or a tos, and its lifetime is not over.
     """
     return not (route.source or route.tos or route.expired)
 

@@ -76,7 +76,7 @@ def keep_routes(
     )
     plan.require_no_conflict()  # only now, because some routes are changed in spite of a conflict
     if plan.waiting:
-        raise NotReady("; ".join(map(str, plan.route_waits)), findings=plan.failed_waits)
+        raise NotReady("; ".join(map(str, plan.wait_warnings)), findings=plan.wait_errors)
     try:
         apply_plan(of_replies, backend, before=before, done=done)
     except ApplyError as error:

@@ -31,7 +31,7 @@ from hostrouting.model.route import (
     NextHop,
     Route,
     RouteKey,
-    as_stored,
+    entries_of_route,
 )
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.steps import RoutePlan, RouteStep
@@ -40,9 +40,8 @@ from hostrouting.routes.uplink import Need, Uplink
 
 def reply_routes(config: HostRoutingConfig) -> tuple[StaticRoute, ...]:
     """The route by which replies to probes leave this host, if the configuration wants one
-    (`ensureRoute`). It leads to the network of the global address from which probes seem to come
-    (such as fd00::1/64), and has no gateway. Callers leave it out if a configured static route has
-    the same key.
+    (`ensureRoute`). It leads to the global address from which probes seem to come, and has no
+    gateway. Callers leave it out if a configured static route has the same key.
     """
     rewrite = config.probe_rewrite
     if not (rewrite.enabled and rewrite.ensure_route):
@@ -72,7 +71,8 @@ def plan_static_routes(
         if key in wanted:
             plans.append(_plan_route(wanted[key], present, uplink, may_move=may_move))
         elif key in replies:
-            plans.append(_plan_route(replies[key], present, uplink, on_link=True).of_replies())
+            plan = _plan_route(replies[key], present, uplink, on_link=True)
+            plans.append(plan.with_obstacles_as_warnings())
         else:
             plans.append(RoutePlan(steps_for_key(None, present)))
     return RoutePlan.joined(plans)
@@ -90,9 +90,9 @@ def _plan_route(
     now. With `on_link`, the route needs no gateway, because its destination is on the link.
 
     A route of ours that works already stays in two cases: while the wanted route still needs
-    something before it can be added; and, without `may_move`, if the wanted route leads elsewhere
-    for another reason than changed routers or a source (`_follows_its_routers`). Then the plan also
-    says what will be there after a reboot.
+    something before it can be added; and, without `may_move`, if the wanted route leads elsewhere,
+    unless only its routers have changed (`_follows_its_routers`). Then the plan also says what will
+    be there after a reboot.
     """
     key = static.key
     wanted = uplink.route_to(
@@ -102,6 +102,7 @@ def _plan_route(
     if isinstance(wanted, Need):
         if working is None:
             return RoutePlan(waiting=((wanted, static),))
+        # A `Need` also holds the phrase for what a route that stays will do after a reboot.
         after_reboot = Need(f"wait for {wanted}", wanted.remedy)
     elif working is None or may_move or _follows_its_routers(working, wanted, uplink.defaults):
         return RoutePlan(steps_for_key(wanted, present))
@@ -124,13 +125,13 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
     dead must also have a link and reach its gateway; Linux does not use dead ones.
     """
     used = min(present, key=_order_of_use, default=None)
-    # A route without next hops leads by a nexthop object that the kernel does not describe, so
-    # nobody knows whether it is as configured.
+    # Linux passes over a route that has expired, or has only dead next hops. A route without next
+    # hops has a nexthop object that the kernel does not describe: it may not be as configured.
     if used is None or used.protocol != OURS or used.is_passed_over or not used.next_hops:
         return None
     # In IPv4, the whole route. In IPv6, only its first next hop, as a route: the others may be
     # another program's.
-    entry = as_stored(used)[0]
+    entry = entries_of_route(used)[0]
     for hop in entry.next_hops:
         if static.dev not in {None, hop.dev} or static.gateway not in {None, hop.gateway}:
             return None
@@ -140,10 +141,10 @@ def _working_route(static: StaticRoute, present: Sequence[Route], uplink: Uplink
 
 
 def _follows_its_routers(working: Route, wanted: Route, defaults: Iterable[Route]) -> bool:
-    """Whether the wanted route replaces the working one even in a pass that moves no packets to
-    another device. Either the wanted route has all next hops of the working one: others may come
-    back later, router by router. Or a gateway of the working route is in no default route any more,
-    so its router may be gone, and the wanted route leads through no further device.
+    """Whether the wanted route only follows a change of routers, so that it may replace the working
+    one even without `may_move`. Either it has all next hops of the working one, and perhaps more:
+    routers that were down come back one by one. Or a gateway of the working route is in no default
+    route any more, so its router may be gone, and the wanted route leads through no further device.
     """
     hops = _hops_alive(working)
     if hops <= _hops_alive(wanted):
@@ -175,7 +176,7 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
         if route.protocol != OURS:
             staying.append(route)
             continue
-        for entry in as_stored(route):  # in IPv6, each next hop is an entry
+        for entry in entries_of_route(route):  # in IPv6, each next hop is an entry
             if wanted is not None and _leads_as(wanted, entry):
                 staying.append(entry)
             # Delete the entry, unless the request could hit an earlier entry that stays. In that
@@ -185,9 +186,9 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     # Delete the last route first: a rollback begins with the last deletion and adds each route
     # behind the others, so the routes get their old order back.
     stale.reverse()
-    # But a request to delete a route with more next hops could delete one with fewer instead, and a
-    # request without a source one with a source. So delete routes with fewer next hops first and,
-    # of equals, those with a source. The sort keeps the order of all others.
+    # But a request to delete a route could delete another one of ours instead: one with fewer next
+    # hops or, if the request has no source, one with a source. So delete routes with fewer next
+    # hops first and, of equals, those with a source. The sort keeps the order of all others.
     stale.sort(key=lambda route: (len(route.next_hops), route.prefsrc is None))
     reason = "not configured" if wanted is None else "leads elsewhere"
     deletions = tuple(RouteStep("delete", route, reason) for route in stale)
@@ -197,7 +198,9 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
         return (*deletions, RouteStep("add", wanted, "missing"))
     used = staying[0]
     if _leads_as(wanted, used):
-        return (RouteStep("keep", used, "exists"), *deletions)
+        # A source that is not wanted is left out: it need not be there after `apply`.
+        kept = used._replace(prefsrc=wanted.prefsrc)
+        return (RouteStep("keep", kept, "exists"), *deletions)
     reason = f"a route that is not hostrouting's has the same destination and metric: [{used}]"
     return (RouteStep("conflict", wanted, reason),)
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import RouteConflict
 from hostrouting.finding import Finding, Remedy, with_severity
-from hostrouting.model.route import Route, as_listed, as_stored
+from hostrouting.model.route import Route, entries_of_route, routes_of_entries
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import Need
 from hostrouting.text import grouped
@@ -34,7 +34,9 @@ class RouteStep(NamedTuple):
 
     @property
     def remedy(self) -> Remedy | None:
-        """What an operator can do about a conflict; None for any other step."""
+        """What an operator can do about a conflict, for which `reason` names the other program's
+        route; None for any other step.
+        """
         if self.action != "conflict":
             return None
         return Remedy(
@@ -73,7 +75,7 @@ class RoutePlan(NamedTuple):
         """Make one plan of several: the steps of all, then what waits in all, and so on."""
         return cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
 
-    def of_replies(self) -> "RoutePlan":
+    def with_obstacles_as_warnings(self) -> "RoutePlan":
         """Turn this plan, which is for the route for replies to probes, into one that never makes a
         run fail. If there is a conflict, or the route has to wait, the result has warnings that say
         so, and no steps.
@@ -101,10 +103,10 @@ class RoutePlan(NamedTuple):
         """
         if self.conflicts:
             findings = [step.finding for step in self.conflicts]
-            raise RouteConflict(findings=[*findings, *self.route_waits])
+            raise RouteConflict(findings=[*findings, *self.wait_warnings])
 
     @property
-    def route_waits(self) -> tuple[Finding, ...]:
+    def wait_warnings(self) -> tuple[Finding, ...]:
         """Warnings that say what the waiting routes need: one for all routes with the same need."""
         waits: list[Finding] = []
         for need, routes in grouped(self.waiting).items():
@@ -123,9 +125,9 @@ class RoutePlan(NamedTuple):
         return tuple(waits)
 
     @property
-    def failed_waits(self) -> tuple[Finding, ...]:
-        """The findings of `route_waits` as errors, for a run that does not wait any longer."""
-        return with_severity("error", self.route_waits)
+    def wait_errors(self) -> tuple[Finding, ...]:
+        """The findings of `wait_warnings` as errors, for a run that does not wait any longer."""
+        return with_severity("error", self.wait_warnings)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
@@ -145,7 +147,7 @@ class RoutePlan(NamedTuple):
         """Yield all findings: conflicts, routes that wait, and warnings."""
         for step in self.conflicts:
             yield step.finding
-        yield from self.route_waits
+        yield from self.wait_warnings
         yield from self.warnings
 
     def apply_to(self, snapshot: Snapshot) -> Snapshot:
@@ -154,7 +156,9 @@ class RoutePlan(NamedTuple):
         routes: list[Route] = []
         for route in snapshot.routes:
             # In IPv6, a plan may delete some next hops of a route and leave the others.
-            routes += as_listed([entry for entry in as_stored(route) if entry not in deleted])
+            routes += routes_of_entries(
+                [entry for entry in entries_of_route(route) if entry not in deleted]
+            )
         routes += [step.route for step in self.steps if step.action == "add"]
         return snapshot._replace(routes=tuple(routes))
 

@@ -48,7 +48,9 @@ from hostrouting.text import spoken
 if TYPE_CHECKING:
     from hostrouting.model.snapshot import Snapshot
 
-TO_HAVE_DEFAULT = Remedy("see why there is none (DHCP, router advertisements), or add it")
+TO_HAVE_DEFAULT = Remedy(
+    "see why there is none (a device that is down, DHCP, router advertisements), or add it"
+)
 
 
 class Need(NamedTuple):
@@ -71,8 +73,9 @@ class Uplink:
         own routes do not count, because they may be deleted.
 
         `expected` are the devices of `routeOverlap.expectedDevs`. If exactly one of them can have a
-        default route, a route takes its gateway from this device alone. It waits while the device
-        has no default route, because that of another card may lead elsewhere.
+        default route, a route takes its gateway from this device alone. While the device has no
+        default route, such a route lacks it (`Need`): the gateway of another card may lead
+        elsewhere.
         """
         self._family = family
         self._links = snapshot.links_by_name
@@ -85,19 +88,21 @@ class Uplink:
         self.defaults = usable_defaults(self._not_ours)
         """The default routes of all tables, the best first."""
         ways_out = {name for name, link in self._links.items() if leads_out(link)}
-        of_main = [route for route in self.defaults if route.table == TABLE_MAIN]
-        self._able_devs = [dev for dev in expected if dev not in self._links or dev in ways_out]
+        in_main = [route for route in self.defaults if route.table == TABLE_MAIN]
+        self._expected_ways_out = [
+            dev for dev in expected if dev not in self._links or dev in ways_out
+        ]
         """The expected devices that can have a default route, also one that this host does not have
         yet.
         """
-        self._of_main = with_next_hops(of_main, lambda hop: hop.dev in ways_out)
+        self._main_defaults = with_next_hops(in_main, lambda hop: hop.dev in ways_out)
         """The default routes of table main, each with those next hops that can be a way out of the
         host (`leads_out`).
         """
-        self._devs_in_doubt = doubtful_devs(self._of_main, snapshot)
+        self._devs_in_doubt = doubtful_devs(self._main_defaults, snapshot)
         # Cached, because many routes have the same gateway.
         self.reaches = cache(self._is_reached)
-        self._source_by = cache(self._source)
+        self._source_by = cache(self._source)  # by the gateway and device of a route
 
     def route_to(
         self,
@@ -138,6 +143,7 @@ class Uplink:
             protocol=OURS,
         )
         if route.has_gateway:
+            # A route has one source for all its next hops.
             return route._replace(prefsrc=self._source_by(next_hops[0]))
         if self._family == IPV4:  # as `ip route add` does
             return route._replace(scope=SCOPE_LINK)
@@ -149,20 +155,20 @@ class Uplink:
         """Return the next hops of a route to this destination, or what the route still needs before
         it can be added. `dev` or `gateway` is None if the route does not name it.
         """
-        # The only expected device is meant, unless a gateway is named: it may be another card's.
-        # But while the default route is in doubt, nothing else shows the device of a gateway.
-        is_bound = gateway is None or self._devs_in_doubt
-        if is_bound and dev is None and len(self._able_devs) == 1:
-            [dev] = self._able_devs
+        # If no device is named, take the only expected one; but not if a gateway is named, which
+        # may be on another card. If it is in doubt which default route counts, always take it.
+        takes_expected_dev = gateway is None or self._devs_in_doubt
+        if takes_expected_dev and dev is None and len(self._expected_ways_out) == 1:
+            [dev] = self._expected_ways_out
         if dev is None and self._devs_in_doubt:
             named = spoken(sorted(self._devs_in_doubt), last="or")
             return Need(
                 "a device to be named, because it is unclear whether "
-                f"[{self._of_main[0]}] is the right one",
+                f"[{self._main_defaults[0]}] is the right one",
                 Remedy(f"name {named} in the configured route, or in routeOverlap.expectedDevs"),
             )
         # A named device may have its default route in a table of its own.
-        hops = _first_hops(self._of_main if dev is None else self.defaults, dev)
+        hops = _hops_of_best(self._main_defaults if dev is None else self.defaults, dev)
         if gateway is None:
             # A neighbour needs no gateway. For other destinations, `hops` have the gateways.
             for hop in hops:
@@ -171,7 +177,7 @@ class Uplink:
         # A gateway that is named may need a device. If the default route has a next hop with this
         # gateway, that shows the device. Otherwise the gateway is assumed to be on the named device
         # or, if none is named, on the device of the default route.
-        elif dev or hops:  # `gateway` is named
+        elif dev or hops:
             with_gateway = [hop for hop in hops if hop.gateway == gateway]
             hops = with_gateway or [NextHop(dev or hops[0].dev, gateway)]
         if not hops:
@@ -212,7 +218,7 @@ class Uplink:
             or gateway in LINK_LOCAL  # such an address is on every link
             # An IPv4 route by an IPv6 router (RTA_VIA): the routes below are only IPv4 ones.
             or gateway.version != self._family
-            or any(True for _ in self._routes_to_gateway(hop))
+            or any(self._routes_to_gateway(hop))
         )
 
     def _source(self, hop: NextHop) -> IP | None:
@@ -224,6 +230,7 @@ class Uplink:
         tests/hosts: fabric-writes-the-address-of-lo, fabric-writes-the-address-of-lo-ipv6,
         default-writes-the-second-address.
         """
+        # The best default route by the same device and gateway comes first, and decides.
         for default in with_next_hops(self.defaults, lambda other: other[:2] == hop[:2]):
             if default.prefsrc in {route.prefsrc for route in self._routes_to_gateway(hop)}:
                 return None
@@ -247,7 +254,7 @@ class Uplink:
                 yield route
 
 
-def _first_hops(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
+def _hops_of_best(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
     """The next hops of the best of these default routes, for a configured route to take over; empty
     if there is none. With `dev`, only next hops through this device count, and a default route
     without such a next hop is skipped.

@@ -22,6 +22,7 @@ def metric_lines(status: HostStatus) -> Iterator[str]:
     yield from _metric("build", {f'version="{version()}"': 1})
     yield from _metric("state", {f'state="{status.state}"': 1})
     yield from _metric("findings", Counter(f'name="{finding.name}"' for finding in status.wrong))
+    # The name of a unit can have a backslash, which Prometheus wants escaped as in JSON (`dumps`).
     yield from _metric(
         "unit",
         {f'unit={dumps(unit.unit)},state="{unit.state}"': 1 for unit in status.units},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hostrouting.boot.program import version
 from hostrouting.host.layout import HostLayout
 from hostrouting.lines import finding_lines, indented, remedy_lines
-from hostrouting.release import call
+from hostrouting.release import our_command
 from hostrouting.text import counted
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 def status_lines(status: HostStatus) -> Iterator[str]:
     """The whole page of `hostrouting status`. First comes the unit that was asked about, then a
-    headline: the worst that is wrong with the host. If that is the state of a unit, what there is
-    to say about the unit follows at once, and not in the list of units.
+    headline: the worst that is wrong with the host. If the headline is about a unit, the reasons
+    and the remedy of this unit follow at once, and the list of units leaves it out.
     """
     for unit in status.asked:
         yield f"{unit.state.upper()}: {unit.sentence}"
         yield from _reasons_and_remedy(unit)
     if status.state == "nothing":
         yield "NOTHING: hostrouting has nothing installed on this host"
-        yield f"  to check its routes: {call('check CIDR')}"
+        yield f"  to check its routes: {our_command('check CIDR')}"
         return
     headline = f"this host matches {HostLayout.config_path}"
     if status.wrong:

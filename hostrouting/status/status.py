@@ -19,13 +19,13 @@ from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.finding import Finding, Remedy, with_severity, worst_first
 from hostrouting.gate.health import find_faults
-from hostrouting.gate.unit_names import plain_instance
+from hostrouting.gate.unit_names import unused_instance
 from hostrouting.gate.unit_states import State as StateOfUnit, UnitState, unit_states
 from hostrouting.host.layout import HostLayout
 from hostrouting.install.host_check import check_host
 from hostrouting.install.installed import read_installed
 from hostrouting.node.fight import read_fight
-from hostrouting.release import call
+from hostrouting.release import our_command
 from hostrouting.routes.plan import plan_static_routes
 from hostrouting.tasks.configure import Configure
 from hostrouting.text import counted
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hostrouting.install.plan import Plan
 
 T = TypeVar("T")
-APPLY = call(f"apply --config {HostLayout.config_path}")
+APPLY = our_command(f"apply --config {HostLayout.config_path}")
 """The command that makes the host as the installed configuration asks."""
 HostState: TypeAlias = Literal["nothing", "in force", "differs", "undecided", "waiting"]
 """The state of a host:
@@ -93,8 +93,8 @@ class HostStatus:
 
     @property
     def state(self) -> HostState:
-        """The state of the host. If all that is wrong may end without an operator, it is
-        "undecided" or "waiting", whichever the worst finding is about.
+        """The state of the host. If all that is wrong may end without an operator, the state is
+        "undecided" if the worst finding is a doubt of the check, and else "waiting".
         """
         if self.config == HostRoutingConfig():
             return "nothing"
@@ -155,7 +155,7 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
     # The guard, a service that keeps routes right, is optional: if systemd does not know it, it is
     # left out.
     units = [unit for unit in units if (unit.unit, unit.state) != (guard, "unknown")]
-    status = HostStatus(config, bool(file_faults), units=tuple(units), asked=tuple(asked))
+    status = HostStatus(config, is_broken=bool(file_faults), units=tuple(units), asked=tuple(asked))
     if config == HostRoutingConfig():  # nothing is installed, so nothing can be wrong
         return status
     if config is None:  # nobody knows which routes are wanted: look only at the gate and the units
@@ -178,19 +178,20 @@ def _with_routing(
     check = answers.ask(lambda: check_host(config, host)) if config.route_overlap.cidrs else None
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     check_findings = [] if check is None else [*_findings_of_check(check, plan)]
-    # Of several default routes, only an operator knows which one is meant; and if apply would move
-    # routes of ours that work to another device, which of the two is right. Until config.json names
-    # the device, this is an error, and no command is proposed.
-    choices = [
+    # Only an operator knows which of several default routes is meant, and which device is right if
+    # apply would move a working route of ours to another one. Until config.json names the device,
+    # these findings are errors, and no command is proposed.
+    choices_of_operator = [
         finding
         for finding in check_findings
         if finding.name == "default-routes" and finding.severity != "note"
     ]
-    if plan and plan.routes.changes and not choices:
-        choices = answers.ask(lambda: _find_moves(config, host, plan)) or []
-    findings += with_severity("error", choices)
-    # An address that escapes comes before the findings below, which may explain it. The choices may
-    # be here again, as warnings: the end of this function leaves repetitions out.
+    if plan and plan.routes.changes and not choices_of_operator:
+        choices_of_operator = answers.ask(lambda: _find_moves(config, host, plan)) or []
+    findings += with_severity("error", choices_of_operator)
+    # Findings of one severity stay in this order: an address that escapes comes before those below,
+    # which may explain it. What an operator has to choose may be here again, as a warning: the end
+    # of this function leaves repetitions out.
     findings += check_findings
     # A fight: another program takes away, again and again, what our guard puts back. The guard says
     # so in a file. The file stays if the guard is killed, so it counts only while the guard runs.
@@ -200,9 +201,9 @@ def _with_routing(
         findings.append(fight)
     findings += _trouble_with(status.units)
     if plan is not None:
-        findings += _findings_of(plan, host.files)
+        findings += _findings_of_plan(plan, host.files)
     findings += answers.findings
-    command = "" if choices or is_config_suspect else _what_to_type(plan, check)
+    command = "" if choices_of_operator or is_config_suspect else _what_to_type(plan, check)
     if plan and command:
         unwritable = _find_unwritable(host.files, plan, command)
         if unwritable:
@@ -218,30 +219,31 @@ def _with_routing(
 
 
 def _find_moves(config: HostRoutingConfig, host: Host, plan: Plan) -> list[Finding]:
-    """A warning for each way on which routes of ours that work stay until an apply, which would
-    move them: neither the gate nor the guard does.
+    """The warnings about working routes of ours that apply would move to another device. The gate
+    and the guard may not move them: their plan has a warning that such a route stays, which `plan`,
+    that of apply, does not have.
     """
     without_moves = plan_static_routes(config, host.take_snapshot(), may_move=False)
     return [each for each in without_moves.warnings if each not in plan.routes.warnings]
 
 
 def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]:
-    """Yield the findings of the check that are not notes. While all is right, a second default
-    route is harmless, so the finding about it is yielded as a note. All is right if no address
-    escapes or is in doubt, and apply would change no route, so that it moves none to another NIC.
+    """Yield what the check has found, without its notes. Several default routes are harmless while
+    all is right, so the finding about them becomes a note then. All is right if no address escapes
+    or is in doubt, and apply would change no route, so that it moves none to another NIC.
     """
     is_right = check.report.verdict == "ok" and not (plan and plan.routes.changes)
     for finding in check.findings:
         if finding.name == "default-routes" and is_right:
             yield finding._replace(severity="note")
         elif finding.severity != "note":
-            # A doubt may end by itself, as what can be retried may. A host with nothing worse than
-            # what may end is "undecided", not "differs".
+            # A doubt, too, may end by itself. If all that is wrong may, the host is "undecided" or
+            # "waiting", and not "differs".
             may_end = finding.can_retry or finding in check.doubts
             yield finding._replace(can_retry=may_end)
 
 
-def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
+def _findings_of_plan(plan: Plan, files: Files) -> Iterator[Finding]:
     """Yield what the plan of an apply says about the host: its findings, an error for each thing
     that a route waits for, and a warning if apply would change anything.
     """
@@ -250,7 +252,7 @@ def _findings_of(plan: Plan, files: Files) -> Iterator[Finding]:
         # While our drop-in is on disk, the unit is gated, although config.json does not name it.
         if finding.name != "unit-not-gated" or finding.target not in on_disk:
             yield finding
-    yield from plan.routes.failed_waits
+    yield from plan.routes.wait_errors
     yield from _differences(plan)
 
 
@@ -260,13 +262,14 @@ def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
     """
     if plan is None or plan.routes.waiting:  # apply fails while a route waits
         return ""
-    report = plan.report
-    # If our routes conflict with another program's, apply fails, and a plan has no report. Then see
-    # whether a repair of the host as it is now makes it right.
+    report = plan.report  # the check of the host as apply would leave it
+    # If our routes conflict with another program's, apply fails, and there is no such report. Then
+    # see whether a repair of the host as it is now makes it right.
     if report is None and check is not None:
         report = check.report
-    if report is not None and report.routes:  # the routes that a repair would add
+    if report and report.routes:  # the routes that a repair would add
         return repair_line() if _is_repaired_by_routes(report, plan) else ""
+    # No command for an apply that would change nothing, or would fail.
     return "" if plan.is_empty or plan.failures else APPLY
 
 
@@ -346,22 +349,24 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
     if manager is None:
         return []
     units = unit_states(manager, names, gated)
-    if not units:  # one template without a loaded instance, or one pattern that nothing matches
-        # systemd shows nothing of a template, but all that it knows of an instance.
-        shown = unit_states(manager, [plain_instance(names[0])], gated)
+    # The operator has asked about one template that has no loaded instance, or one pattern that
+    # nothing matches. systemd shows nothing of a template, but all that it knows of an instance.
+    if not units:
+        shown = unit_states(manager, [unused_instance(names[0])], gated)
         return [UnitState(names[0], shown[0].state if shown else "unknown")]
     order = get_args(StateOfUnit)  # the worst first
     return sorted(units, key=lambda unit: order.index(unit.state))
 
 
 def _differences(plan: Plan) -> Iterator[Finding]:
-    """Yield a warning if apply would change anything. It only counts the changes, because the page
-    of `status` has a line for each. It says "not applied yet, or no longer in force", because
-    either config.json or the host may have changed.
+    """Yield a warning if apply would change anything. It counts the changes and names the first,
+    such as the start of the guard; the page of `status` has a line for each. It says "not applied
+    yet, or no longer in force", because either config.json or the host may have changed.
     """
     if plan.work:
-        path = HostLayout.config_path
-        work = counted(len(plan.work), "change")
-        sentence = f"{path} is not applied yet, or no longer in force: apply would make {work}"
+        sentence = (
+            f"{HostLayout.config_path} is not applied yet, or no longer in force: apply would make "
+            f"{counted(len(plan.work), 'change')}, first: {plan.work[0]}"
+        )
         # A warning and not an error, because an address that escapes is worse.
-        yield Finding("route-differs", "warning", sentence, path)
+        yield Finding("route-differs", "warning", sentence, HostLayout.config_path)

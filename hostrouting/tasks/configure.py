@@ -43,10 +43,10 @@ class Configure(InstallTask):
 
     @property
     def subtasks(self) -> tuple[InstallTask, ...]:
-        """The tasks for one section each, by whose names a pipeline can skip parts of this task.
-        They are not run: `Configure` does their work itself, in steps that have their names.
+        """The tasks for one section each, so that the `skip` of a run can name parts of this task.
+        They are not run: `Configure` itself does their work, in steps of these names.
         """
-        return tuple(kind(self.config, host=self.host, wait=self.wait) for kind in TASKS)
+        return tuple(kind(self.config) for kind in TASKS)
 
 
 @attrs.frozen

@@ -83,11 +83,11 @@ class InstallTask:
 
     @property
     def request(self) -> Request:
-        """What a run of the task is asked to install: the whole configuration (no names) or, if the
-        task is for one section, this section and those settings of the configuration for which
-        there is no task (`_SECTIONS_WITHOUT_TASK`), such as the guard.
+        """What a run of the task is asked to install: the whole configuration or, with `names`,
+        parts of it. A task for one section names this section and, if the configuration sets them,
+        the settings for which there is no task (`_SECTIONS_WITHOUT_TASK`), such as the guard.
         """
-        names: tuple[str, ...] = ()  # the whole configuration
+        names: tuple[str, ...] = ()  # no names: the whole configuration
         if self.section is not None:
             # A setting that has its default stays as it is installed.
             default = HostRoutingConfig()
@@ -103,12 +103,13 @@ class InstallTask:
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
         A process that is not root gets the plan of root, which it could not carry out. If the task
-        checks the host, the plan has a check of the host as it would be after the plans of the
-        earlier tasks in the same dry run, and after this one.
+        checks the host, the plan has the result of that check: of the host as it would be after the
+        earlier tasks in the same dry run and this one.
         """
         ctx = ctx or phases.Context()
         steps = [] if ctx.root is None else ctx.root.walk()  # all of the dry run so far
         earlier = [step.result for step in steps if isinstance(step.result, Plan)]
+        # `STEPS` has the names of the parts' steps, by which the run leaves parts out.
         parts = [part for part in self.parts if STEPS[part] not in ctx.skip]
         wanted = read_wanted(self.host, self.request)
         return plan_install(self.host, wanted, parts, is_dry_run=True, earlier=earlier)
@@ -117,8 +118,8 @@ class InstallTask:
         return self.install(ctx, self.request)
 
     def install(self, ctx: phases.Context, request: Request) -> CheckResult | phases.Skip:
-        """Make the host what `request` asks for, which is the request of the task or the one of its
-        undo; see `install.install`. A task for the whole configuration makes each part as a step of
+        """Make the host what `request` asks for: the request of the task, or that of its undo.
+        `install.install` does it. A task for the whole configuration makes each part as a step of
         its own. What was installed before goes into `former_by_run`, for an undo.
         """
         return install(
@@ -139,12 +140,12 @@ class InstallTask:
         HostError if the former configuration could not be read, or if another run has installed
         something else since.
         """
-        undone = dict(self.former_by_run)
+        to_undo = dict(self.former_by_run)
         if ctx.ran is not None:  # the run has just failed, and only that run is undone
-            undone = {run: former for run, former in undone.items() if run == ctx.run_id}
-        if not undone:
+            to_undo = {run: former for run, former in to_undo.items() if run == ctx.run_id}
+        if not to_undo:
             return phases.Skip("it has changed nothing, or that is undone")
-        former, *_ = undone.values()  # from before the first of these runs
+        former, *_ = to_undo.values()  # from before the first of these runs
         if former is None:
             sentence = (
                 "what was installed before could not be read, so it cannot be installed again"
@@ -156,9 +157,11 @@ class InstallTask:
             # All settings without a task are restored, even those that the run was not asked to
             # set: it may have turned the guard off, because nothing was left to guard.
             names = (self.section, *_SECTIONS_WITHOUT_TASK)
+        # From `undone`, `read_wanted` knows whether another run has changed the same part since.
         request = Request(former, names, allow_removal=True, undone=request_to_undo)
-        # Without a wait: what the former routes need may never come.
+        # By a copy of the task that does not wait, because what the former routes need may never
+        # come. The copy has a `former_by_run` of its own, so the undo is not kept as a run.
         result = attrs.evolve(self, wait=0).install(ctx, request)
-        for run in undone:
+        for run in to_undo:
             del self.former_by_run[run]
         return result

@@ -45,16 +45,17 @@ class FakeEbtables(Faulty[HostError]):
         """
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
-        with self.call():
+        with self.call_that_may_fail():
             return tuple(BridgeRule("ebtables-nft", text) for text in self.rules)
 
     def delete(self, rules: Sequence[BridgeRule]) -> None:
-        with self.call():
+        with self.call_that_may_fail():
             left = list(self.rules)  # a copy, so that a refusal deletes nothing
             for rule in rules:
                 if rule.text not in left:
-                    sentence = f"ebtables could not delete {rule.text}"
-                    raise HostError(sentence, what="ebtables", kind="refused")
+                    raise HostError(
+                        f"ebtables could not delete {rule.text}", what="ebtables", kind="refused"
+                    )
                 left.remove(rule.text)
             self.rules = left
 
@@ -62,17 +63,17 @@ class FakeEbtables(Faulty[HostError]):
 class FakeLinkLayer(Faulty[BackendError]):
     """The link layer as tables, which a test can change as another process would."""
 
-    def __init__(self, view: LinkLayerView | None = None) -> None:
-        # The tables begin as in `view`, or empty. They are copies, so that a test can change them.
+    def __init__(self, view: LinkLayerView = LinkLayerView()) -> None:  # noqa: B008  not changed
+        # The tables begin as copies of those in `view`, or empty; a test can change them.
+        # LinkLayerView says what each has.
         super().__init__()
-        view = view or LinkLayerView()
         self.macs = dict(view.macs)
         self.peers = dict(view.peers)
         self.neighbours = list(view.neighbours)
         self.learned = list(view.learned)
 
     def look(self) -> LinkLayerView:
-        with self.call():
+        with self.call_that_may_fail():
             return LinkLayerView(
                 macs=dict(self.macs),
                 peers=dict(self.peers),
@@ -83,9 +84,12 @@ class FakeLinkLayer(Faulty[BackendError]):
     def delete_neighbour(self, neighbour: Neighbour) -> bool:
         # Like KernelLinkLayer, leave an entry that has another MAC address by now, and return False
         # then. Return True if the entry is gone.
-        with self.call():
-            key = (neighbour.ip, neighbour.dev)
-            present = [entry for entry in self.neighbours if (entry.ip, entry.dev) == key]
+        with self.call_that_may_fail():
+            present = [
+                entry
+                for entry in self.neighbours
+                if (entry.ip, entry.dev) == (neighbour.ip, neighbour.dev)
+            ]
             if present == [neighbour]:
                 self.neighbours.remove(neighbour)
                 return True

@@ -202,16 +202,16 @@ _INSTALLED_AT_END.add(
 """The routes that are there afterwards."""
 
 
-def _installed(backend: RouteBackend) -> list[Route]:
+def _added_routes(backend: RouteBackend) -> list[Route]:
     """The routes that a test has added: with our protocol, and with that of another program."""
     return [route for route in backend.snapshot().routes if route.protocol in {OURS, _THEIRS}]
 
 
 def _await_silence(watch: Watch) -> None:
-    """Wait until the watch reports nothing any more, because it may report one change several
-    times. Fail if the reports do not end. `wait` returns whether there was one.
+    """Wait until the watch has nothing more to report, because it may report one change several
+    times. `wait` returns whether there was a report. Fail if the reports do not end.
     """
-    assert not all(watch.wait(0) for _ in range(_ATTEMPTS))
+    assert any(not watch.wait(0) for _ in range(_ATTEMPTS))
 
 
 class BackendContract:
@@ -234,11 +234,11 @@ class BackendContract:
             # A new host may still change during some snapshots, but not during all of so many.
             assert not all(backend.snapshot().restless for _ in range(_ATTEMPTS))
             snapshot = backend.snapshot()
-        there = snapshot.links_by_name
+        links = snapshot.links_by_name
         for name, link in promised.links_by_name.items():
-            assert (there[name].up, there[name].master) == (link.up, link.master)
+            assert (links[name].up, links[name].master) == (link.up, link.master)
             if name in {"lo", "br0", "port0"}:  # the others may be hardware or not
-                assert (there[name].kind, there[name].type) == (link.kind, link.type)
+                assert (links[name].kind, links[name].type) == (link.kind, link.type)
         indexes = [link.index for link in snapshot.links]
         assert indexes == sorted(set(indexes))
         assert set(promised.addresses) <= set(snapshot.addresses)
@@ -265,7 +265,7 @@ class BackendContract:
         kernel's errno and words. What was added is read back with all attributes.
         """
         with self.make() as backend:
-            assert not _installed(backend)  # a backend that keeps this snapshot fails below
+            assert not _added_routes(backend)  # if the backend keeps this snapshot, it fails below
             for kind, verb, routes in _CHANGES:  # `kind` is "done", or that of the refusal
                 requests = [RouteRequest(verb, route) for route in routes]
                 outcomes = backend.change(iter(requests))  # which can be read only once
@@ -276,7 +276,7 @@ class BackendContract:
                     else:
                         assert (error.kind, error.route) == (kind, str(route)), verb
                         assert error.errno and error.kernel
-            installed = set(_installed(backend))
+            installed = set(_added_routes(backend))
             assert installed == _INSTALLED_AT_END
             assert backend.change([]) == ()
 

@@ -46,6 +46,7 @@ class Faulty(Generic[E]):
         """Make the nth call from now raise this error: before its work or, with `done`, after its
         work, as a timeout can.
         """
+        assert nth > 0, "nth counts from 1, which is the next call"  # noqa: S101
         call = self._calls + nth
         self._errors[call] = error
         if done:
@@ -53,10 +54,11 @@ class Faulty(Generic[E]):
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
+        assert nth > 0, "nth counts from 1, which is the next call"  # noqa: S101
         self._happenings.setdefault(self._calls + nth, []).append(happening)
 
     @contextmanager
-    def call(self) -> Iterator[None]:
+    def call_that_may_fail(self) -> Iterator[None]:
         """Let the faults of a test act on a call of the fake, which does its work in the block:
         count the call, run the functions that are set for it, and raise the error that is set for
         it, before or after the block.
@@ -129,14 +131,14 @@ class FaultyBackend(RouteBackend):
     # The contract of RouteBackend
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
-        with self._faults_at["snapshot"].call():
+        with self._faults_at["snapshot"].call_that_may_fail():
             snapshot = self.inner.snapshot(near=near)
         if self.is_restless:
             return snapshot._replace(restless=True)
         return snapshot
 
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
-        with self._faults_at["lookup"].call():
+        with self._faults_at["lookup"].call_that_may_fail():
             return self.inner.lookup(destinations)
 
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
@@ -146,7 +148,7 @@ class FaultyBackend(RouteBackend):
         return tuple(map(self._change_one, requests))
 
     def watch(self) -> Watch:
-        with self._faults_at["watch"].call():
+        with self._faults_at["watch"].call_that_may_fail():
             return self.inner.watch()
 
     def close(self) -> None:
@@ -156,7 +158,7 @@ class FaultyBackend(RouteBackend):
         # Change one route, or let the fault happen that a test has set for it. An errno, or an
         # error with a `route`, becomes the outcome; any other error is raised.
         try:
-            with self._faults_at["change"].call():
+            with self._faults_at["change"].call_that_may_fail():
                 [outcome] = self.inner.change([request])
         except KernelError as error:  # the errno that was given to `fail`
             return Outcome(request, refusal(request, error.number))

@@ -52,6 +52,7 @@ class FakeFiles:
         # This device reads as an empty file. The file of a masked unit is a link to it.
         if place == "/dev/null":
             return b""
+        # A folder cannot be read. What does not exist can: the result is None.
         require_kind("read", place, self.look(place), "file")
         if place in self.texts:
             return as_bytes(self.texts[place])
@@ -62,6 +63,7 @@ class FakeFiles:
         # are files whose content is text or bytes.
         owner = self.owners.get(path, 0)
         if path in self.links:
+            # The mode is 0, because that of a link does not matter.
             return Entry("link", 0, self.links[path], owner=owner)
         if path in self.texts or path in self.programs:
             return Entry("file", self.modes.get(path, 0o644), owner=owner)
@@ -82,7 +84,7 @@ class FakeFiles:
 
     def write(self, path: str, content: str | bytes, *, mode: int = 0o644) -> None:
         self._check_and_note("write", path, "file")
-        self._forget(path)
+        self._remove_entry(path)
         if isinstance(content, str):  # a text, and not a program
             self.texts[path] = content
         else:
@@ -91,14 +93,14 @@ class FakeFiles:
 
     def link(self, path: str, target: str) -> None:
         self._check_and_note("link", path, "file", "link")  # a file or link there is replaced
-        self._forget(path)
+        self._remove_entry(path)
         self.links[path] = target
 
     def remove(self, path: str) -> bool:
         if not self.look(path):
             return False
         self._check_and_note("remove", path, "file", "link")
-        self._forget(path)
+        self._remove_entry(path)
         return True
 
     def is_writable(self, folder: str) -> bool:
@@ -127,13 +129,14 @@ class FakeFiles:
     def _check_and_note(self, verb: str, path: str, *kinds: str) -> None:
         # Before a change of the path: note it in `writes`, or raise HostError if the path cannot be
         # changed, or something is there that is of none of these kinds.
+        assert all(map(os.path.isabs, self.broken)), "a path in `broken` begins with /"  # noqa: S101
         reason = self.broken.get(path) or self._why_broken(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
         require_kind(verb, path, self.look(path), *kinds)
         self.writes.append(path)
 
-    def _forget(self, path: str) -> None:
+    def _remove_entry(self, path: str) -> None:
         for by_path in (self.texts, self.programs, self.modes, self.owners, self.links):
             by_path.pop(path, None)
 
@@ -158,7 +161,8 @@ class _FakeLock:
         return self._is_held
 
     def release(self) -> None:
-        # If another process has the lock, this one only stops waiting for it.
+        # If another process has the lock, this one only stops waiting for it. No method is called
+        # after this one, so `_is_held` may stay true.
         self._files._wakes.remove(self._wake)
         if self._is_held:
             self._files.locked.discard(self._path)

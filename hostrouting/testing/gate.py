@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
     """Do what the gate does before the unit starts: set the routes, check them, and perhaps refuse
-    the start. Return the lines that the gate logs when it refuses. Empty if the unit may start,
-    also because it has no gate, or one that has been opened.
+    the start. Return the lines that the gate logs when it refuses. Empty if the unit may start:
+    it passes the check, or it has no gate, or one that is open.
     """
     names = {finding.name for finding in judge_gates(host, [unit])}
-    if names & {"gate-open", "unit"}:
-        return ()  # no gate decides about the unit
+    if "gate-open" in names:
+        return ()  # its gate is open or missing
     reasons = [finding.line for finding in find_untrusted(host.files)]
     broken = host.interpreter.why_not_run(HostLayout.python_path)
     if broken:
@@ -46,7 +46,7 @@ def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
     leave the verdict in a file, the marker. Return why the unit must not start: the error that
     ended the pass, or the lines that are logged as errors. Empty if it may start.
     """
-    done = Done()
+    done = Done()  # the pass puts into it what it has changed, which is logged, too
     try:
         with host.open_kernel() as backend:
             outcome = run_pass(host, backend, read_config(host), done=done)

@@ -67,8 +67,8 @@ from hostrouting.model.route import (
     TABLE_MAIN,
     NextHop,
     Route,
-    as_listed,
-    as_stored,
+    entries_of_route,
+    routes_of_entries,
 )
 from hostrouting.model.rule import Rule, default_rules
 from hostrouting.model.snapshot import ARPHRD_LOOPBACK, Address, Link, Snapshot
@@ -152,6 +152,7 @@ class FakeKernel(RouteBackend):
         link = name if isinstance(name, Link) else Link(name=name, index=0, up=up)
         indexes = [other.index for other in self._links.values()]
         index = link.index or max(indexes, default=0) + 1
+        # Down at first, because `set_up` does nothing with a device that is up.
         self._links[link.name] = link._replace(index=index, up=False)
         self._note_change()
         if link.up:
@@ -238,13 +239,13 @@ class FakeKernel(RouteBackend):
         return self._snapshot
 
     def _listed_routes(self) -> Iterator[Route]:
-        """The routes as a snapshot lists them: IPv4 first, then by table and prefix. As Linux does,
-        `as_listed` makes one route of the IPv6 entries that have a gateway and the same metric.
+        """The routes as a snapshot lists them: IPv4 first, then by table and prefix. As in Linux,
+        the IPv6 entries with a gateway and the same metric are one route (`routes_of_entries`).
         """
         # A place is a table and a prefix.
         for place in sorted(self._routes, key=lambda place: (place[1].family, *place)):
             for _, entries in groupby(self._routes[place], key=lambda entry: entry.metric):
-                yield from as_listed([*entries])
+                yield from routes_of_entries([*entries])
 
     def _require_open(self) -> None:
         if self._closed:
@@ -326,8 +327,9 @@ class FakeKernel(RouteBackend):
             requested = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
         if route.prefsrc is not None and not self._is_own(route.prefsrc):
-            problem = f"preferred source {route.prefsrc} is not an address of this host"
-            raise KernelError(errno.EINVAL, problem)
+            raise KernelError(
+                errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host"
+            )
         accepted = route._replace(next_hops=tuple(next_hops))
         if route.prefix.family == IPV4:
             return accepted
@@ -389,17 +391,18 @@ class FakeKernel(RouteBackend):
         KernelError if one of them is this route or, with `must_be_only`, if there is any. The verb
         `add` sets `must_be_only`, and `append` does not.
         """
-        entries = as_stored(route)
+        entries = entries_of_route(route)  # in IPv6, each next hop is an entry
         routes = self._routes.get((route.table, route.prefix), [])
         rivals = [present for present in routes if present.metric == route.metric]
         obstacle = ""
-        if any(_has(rivals, entry) for entry in entries):
+        if any(_has_same(rivals, entry) for entry in entries):
             obstacle = "this route"
         elif rivals and must_be_only:
             obstacle = "another route"
         if obstacle:
-            problem = f"{obstacle} has the same destination and metric: [{rivals[0]}]"
-            raise KernelError(errno.EEXIST, problem)
+            raise KernelError(
+                errno.EEXIST, f"{obstacle} has the same destination and metric: [{rivals[0]}]"
+            )
         for entry in entries:
             self._append(entry)
 
@@ -408,7 +411,7 @@ class FakeKernel(RouteBackend):
         already, because two addresses can bring the same route.
         """
         routes = self._routes.setdefault((route.table, route.prefix), [])
-        if not _has(routes, route):
+        if not _has_same(routes, route):
             index = sum(present.metric <= route.metric for present in routes)
             routes.insert(index, route)
 
@@ -419,7 +422,7 @@ class FakeKernel(RouteBackend):
         """
         routes = self._routes.get((route.table, route.prefix), [])
         is_missing = False
-        for entry in as_stored(route):
+        for entry in entries_of_route(route):
             meant = [present for present in routes if _is_meant(present, entry)]
             if meant:
                 routes.remove(meant[0])
@@ -477,9 +480,14 @@ def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
 
 def _ipv6_routes_of(address: Address) -> list[Route]:
     """The routes that Linux adds for an IPv6 address: to itself, and to its network."""
-    own = Prefix.of(address.ip)
     next_hops = (NextHop(address.dev),)
-    local = Route(own, next_hops, table=TABLE_LOCAL, type="local", protocol=PROTOCOL_KERNEL)
+    local = Route(
+        Prefix.of(address.ip),
+        next_hops,
+        table=TABLE_LOCAL,
+        type="local",
+        protocol=PROTOCOL_KERNEL,
+    )
     if address.ip.is_loopback:  # for ::1, Linux adds no route to a network
         return [local]
     connected = Route(
@@ -515,7 +523,7 @@ def _ipv4_routes_of(address: Address, link: Link) -> list[Route]:
     return routes
 
 
-def _has(routes: Iterable[Route], entry: Route) -> bool:
+def _has_same(routes: Iterable[Route], entry: Route) -> bool:
     """Whether one of these routes, all to the prefix of the entry, is the same for Linux. In IPv4,
     all fields have to be equal; in IPv6, only the metric, the device and the gateway.
     """
@@ -557,6 +565,7 @@ def _is_meant_in_ipv4(present: Route, request: Route) -> bool:
         return False
     if not request.next_hops:  # any next hops will do
         return True
+    # `present` has no next hops if it refuses packets; it is not meant by a request with next hops.
     if not 0 < len(present.next_hops) <= len(request.next_hops):
         return False
     # Linux compares the next hops in order, and ignores surplus ones at the end of the request.
@@ -573,8 +582,7 @@ def _is_deleted_with(route: Route, name: str, lost_ips: Collection[IP]) -> bool:
     if name in route.devs:
         return True
     # Linux looks for a source that is gone only in IPv4, and only in table main.
-    is_ipv4 = route.prefix.family == IPV4
-    return is_ipv4 and route.table == TABLE_MAIN and route.prefsrc in lost_ips
+    return route.prefix.family == IPV4 and route.table == TABLE_MAIN and route.prefsrc in lost_ips
 
 
 def _answer(fib: Fib, destination: IP) -> Answer:

@@ -55,7 +55,7 @@ def linux_host() -> Iterator[None]:
         _await_routes()
         yield
     finally:
-        _call("setns", home, 0)
+        _call("setns", home, 0)  # 0: whatever kind of namespace `home` is
         os.close(home)
 
 
@@ -78,5 +78,5 @@ def _await_routes() -> None:
 def _call(function: str, *arguments: int) -> None:
     # Call a function of the C library: Python has `os.unshare` and `os.setns` only since 3.12.
     libc = ctypes.CDLL(None, use_errno=True)
-    if getattr(libc, function)(*arguments):
+    if getattr(libc, function)(*arguments):  # not 0: an error
         raise OSError(ctypes.get_errno(), function)

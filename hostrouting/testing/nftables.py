@@ -30,7 +30,7 @@ class FakeNftables(Faulty[HostError]):
         """See Nftables. Only texts such as hostrouting writes are accepted: they replace one table,
         or delete it.
         """
-        with self.call():
+        with self.call_that_may_fail():
             parts = _TEXT.fullmatch(text)
             if parts is None:
                 raise HostError(f"nft could not load {text!r}", what="nft", kind="refused")
@@ -39,5 +39,5 @@ class FakeNftables(Faulty[HostError]):
                 self.tables[parts["name"]] = parts["table"]
 
     def listing(self, name: str) -> str | None:
-        with self.call():
+        with self.call_that_may_fail():
             return self.tables.get(name)

@@ -22,15 +22,17 @@ Gate: TypeAlias = Callable[[str], tuple[str, ...]]
 """Given a unit: what the gate logs if it refuses the unit; empty if it lets the unit pass."""
 
 _FOLDER = "/etc/systemd/system/"
-_SHOWN = {"ExecCondition": "{{ argv[]={} ; }}", "SuccessExitStatus": "{}"}
+_SHOWN = {
+    "ExecCondition": "{{ argv[]={} ; ignore_errors=no }}",
+    "SuccessExitStatus": "{}",
+    "RootDirectory": "{}",
+}
 """By setting that is a list: how systemctl shows each of its values."""
 _NO_SYSTEMD = (
     "System has not been booted with systemd as init system (PID 1). Can't operate. | "
     "Failed to connect to bus: Host is down"
 )
 """What systemctl prints where systemd does not run, on one line."""
-_STATES = ("ActiveState", "SubState")
-"""The properties that a start changes."""
 
 
 @attrs.define
@@ -38,14 +40,15 @@ class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
     fail to start, and so do those that are masked and, on a FakeHost, those that its gate refuses.
     A unit without a file starts, because systemd would read kubelet.service and others from folders
-    that a test need not fill. Keys that a test sets are whole names of units: `kubelet.service`.
+    that a test need not fill. Keys that a test sets are whole names of units: `kubelet.service`;
+    those of `failing` need no suffix.
     """
 
     running: bool = True
     """Whether systemd runs. If not, every method but `is_running` raises HostError."""
     calls: list[str] = attrs.field(factory=list)
-    failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
-    """Units that fail to start, each with the lines that it logs."""
+    failing: dict[str, str | tuple[str, ...]] = attrs.field(factory=dict)
+    """Units that fail to start, each with the line or the lines that it logs."""
     states: dict[str, str] = attrs.field(factory=dict)
     """The states of units; "inactive" if none is given."""
     properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
@@ -84,6 +87,7 @@ class FakeManager:
             return
         self.calls.append(f"start {unit}")
         if properties["LoadState"] == "masked":
+            # systemd refuses before it runs anything, so the unit's Result tells of no failure.
             reason = f"Failed to start {unit}: Unit {unit} is masked."
             raise unit_failed(unit, result="success", status="0", lines=(reason,))
         if self.gate is not None:
@@ -92,9 +96,15 @@ class FakeManager:
                 self._set_state(unit, "failed")
                 # The main process was not started, so it has no exit status.
                 raise unit_failed(unit, result="exit-code", status="0", lines=refusal)
-        if unit in map(unit_name, self.failing):  # a key "kubelet" raises a KeyError below
-            self._set_state(unit, "failed")
-            raise unit_failed(unit, result="exit-code", status="1", lines=self.failing[unit])
+        for name, lines in self.failing.items():
+            if unit_name(name) == unit:
+                self._set_state(unit, "failed")
+                raise unit_failed(
+                    unit,
+                    result="exit-code",
+                    status="1",
+                    lines=(lines,) if isinstance(lines, str) else lines,
+                )
         self._set_state(unit, "active")
 
     def stop(self, unit: str) -> None:
@@ -128,19 +138,19 @@ class FakeManager:
         because it would be shown in place of the new one.
         """
         self.states[unit] = state
-        for name in _STATES:
+        for name in ("ActiveState", "SubState"):  # what a start changes
             self.properties.get(unit, {}).pop(name, None)
 
     def _require_running(self) -> None:
         """Raise the error that systemctl gives if systemd does not run."""
         if not self.running:
-            ended = Ended(1, err=_NO_SYSTEMD)
+            ended = Ended(1, err=_NO_SYSTEMD)  # for this error, `purpose` is not used
             raise tool_error(ended, "systemctl", purpose="", what="systemd")
 
     def _matching(self, units: Sequence[str]) -> list[str]:
         """The units, with each pattern replaced by the loaded units that match, as in systemctl."""
-        active = {name for name, state in self.states.items() if state != "inactive"}
-        loaded = sorted(active.union(self.properties))
+        not_inactive = {name for name, state in self.states.items() if state != "inactive"}
+        loaded = sorted(not_inactive.union(self.properties))
         matching: list[str] = []
         for unit in map(unit_name, units):
             if "*" in unit:
@@ -159,19 +169,20 @@ class FakeManager:
             read = on_disk  # an instance that is not loaded yet: systemd reads its files only now
         files = _files_of(unit, read)
         is_current = files == _files_of(unit, on_disk)
-        is_enabled = f"{_FOLDER}multi-user.target.wants/{unit}" in read
-        active = self.states.get(unit, "inactive")
-        has_failed = active == "failed"
+        state = self.states.get(unit, "inactive")
+        has_failed = state == "failed"
         return {
             "Id": unit,
-            "ActiveState": active,
+            "ActiveState": state,
             "Result": "exit-code" if has_failed else "success",
             "ExecMainStatus": "1" if has_failed else "0",
             "NRestarts": "0",
             "LoadState": _load_state(unit, files),
-            "UnitFileState": "enabled" if is_enabled else "",
+            "UnitFileState": "enabled"
+            if f"{_FOLDER}multi-user.target.wants/{unit}" in read
+            else "",
             "DropInPaths": " ".join(files.drop_ins),
-            **_lists_in(unit, [files.text or "", *files.drop_ins.values()]),
+            **_properties_that_are_lists(unit, [files.text or "", *files.drop_ins.values()]),
             "NeedDaemonReload": "no" if is_current else "yes",
             **self.properties.get(unit, {}),
         }
@@ -230,7 +241,7 @@ def _load_state(unit: str, files: _UnitFiles) -> str:
     return "loaded"
 
 
-def _lists_in(unit: str, texts: Iterable[str]) -> dict[str, str]:
+def _properties_that_are_lists(unit: str, texts: Iterable[str]) -> dict[str, str]:
     """The properties of a unit that are lists, as systemctl prints them: `_SHOWN` has their names,
     and the form of a printed value. `texts` are the unit's files, in order. As in systemd, a line
     `NAME=VALUE` adds a value to the list, and an empty value empties the list.

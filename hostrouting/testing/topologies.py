@@ -9,7 +9,7 @@ def plain_vm() -> FakeKernel:
     """A virtual machine with one Ethernet device, the address 10.0.0.4/24, and a default route via
     10.0.0.1, as DHCP sets it.
     """
-    kernel = FakeKernel(ipv6_forwarding=True)
+    kernel = FakeKernel(ipv6_forwarding=True)  # as on nodes of Kubernetes
     kernel.set_up("lo")
     kernel.add_link(Link(name="eth0", index=2))
     kernel.add_address("eth0", "10.0.0.4/24")

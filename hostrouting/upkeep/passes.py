@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from hostrouting.kernel.reports import WaitClock
     from hostrouting.routes.keep import Purpose
 
-LOGGED = 20
+MOST_FINDINGS_SHOWN = 20
 """At most so many findings of a pass are logged, or said in an error. `hostrouting check` shows
 all.
 """
@@ -84,7 +84,7 @@ class PassOutcome(NamedTuple):
     """What may still come, in words: with it, a later pass may find something else. Empty if
     nothing is awaited.
     """
-    has_asked: bool = False
+    has_requested_changes: bool = False
     """Whether the pass has asked Linux to change routes. Linux reports such requests, even if it
     has refused them, so these reports are not about somebody else's change.
     """
@@ -106,7 +106,7 @@ class PassOutcome(NamedTuple):
             findings=self.findings + other.findings,
             refuses=self.refuses or other.refuses,
             waits="; ".join(filter(None, (self.waits, other.waits))),
-            has_asked=self.has_asked or other.has_asked,
+            has_requested_changes=self.has_requested_changes or other.has_requested_changes,
             report=other.report,  # only the check has one, and it is the last part
             error=self.error or other.error,  # the first error counts
         )
@@ -129,8 +129,8 @@ def await_pass(
     """
     until = clock.now() + wait
     said = ""
-    # The markers tell other programs the verdict of the last check. A pass that fails removes them;
-    # if the kernel cannot be opened, there is no pass.
+    # If the kernel cannot be opened, there is no pass that would remove the markers, which tell
+    # other programs the verdict of the last check.
     with markers_removed_on_failure(host.files):
         kernel = host.open_kernel()
     with kernel as backend, Reports(backend, clock) as reports:
@@ -142,7 +142,7 @@ def await_pass(
             if outcome.waits != said:
                 said = outcome.waits
                 say(f"waiting for up to {round(seconds_left, 1):g} s: {said}")
-            if outcome.has_asked:
+            if outcome.has_requested_changes:
                 reports.forget()  # else the pass would be made again because of its own requests
             # A second at most, because Linux does not report every change.
             reports.wait(min(_LOOK_AGAIN, seconds_left))
@@ -188,7 +188,7 @@ def run_pass(
             routes = _set_routes(backend, config, done.changes, purpose, raise_if_cancelled)
             outcome = outcome.followed_by(routes)
         if "probe_rewrite" in parts and (config.probe_rewrite.enabled or purpose != "upkeep"):
-            outcome = outcome.followed_by(_load_probes(host, config, done.operations))
+            outcome = outcome.followed_by(_load_probe_table(host, config, done.operations))
         if "route_overlap" in parts:
             outcome = outcome.followed_by(_check(host, backend, config))
         elif outcome.error is not None:
@@ -220,11 +220,12 @@ def _set_routes(
             outcome = _failed(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
-        # `has_asked` has callers ignore the next reports, which are of our own requests. Linux also
-        # reports those that it refuses (ApplyError), and each report would start a pass that
-        # is refused again. With another error, it has refused nothing: at most one pass follows.
-        return outcome._replace(has_asked=isinstance(error, ApplyError))
-    return PassOutcome(plan.warnings, has_asked=bool(plan.changes))
+        # With this flag, callers ignore the next reports, because these are of our own requests.
+        # Linux also reports requests that it refuses (ApplyError): without the flag, each report
+        # would start a pass that is refused again. Before another error, Linux has refused nothing:
+        # the reports of what it has changed start one more pass, which has nothing to change.
+        return outcome._replace(has_requested_changes=isinstance(error, ApplyError))
+    return PassOutcome(plan.warnings, has_requested_changes=bool(plan.changes))
 
 
 def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
@@ -236,7 +237,7 @@ def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
     return PassOutcome(error.findings, refuses, waits, error=error)
 
 
-def _load_probes(host: Host, config: HostRoutingConfig, done: list[Operation]) -> PassOutcome:
+def _load_probe_table(host: Host, config: HostRoutingConfig, done: list[Operation]) -> PassOutcome:
     """Load the nftables table that rewrites probes. A failure is only a warning, because a unit can
     run without probes.
     """
@@ -295,6 +296,6 @@ def _overlap_error(report: CheckReport, findings: Sequence[Finding]) -> RouteOve
     warnings are left out.
     """
     important = [each for each in findings if each.severity == "error" or each.name in _REPAIR]
-    lines = first_few([finding.line for finding in important], LOGGED)
+    lines = first_few([finding.line for finding in important], MOST_FINDINGS_SHOWN)
     document = check_document(report, mode="STRICT", findings=findings)
     return RouteOverlapError("; ".join(lines), findings=important, report=report, check=document)

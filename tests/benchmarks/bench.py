@@ -3,8 +3,8 @@ with its goal.
 
     python -m tests.benchmarks.bench [--quick] [ROW...]
 
-ROW is one of check, gate, guard, h200, install, read, cidrs, fleet and suite; without one, all
-are measured. All of it happens in a private network namespace, or under a systemd of its own.
+ROW is one of check, gate, guard, h200, install, read, cidrs and fleet; without one, all are
+measured. All of it happens in a private network namespace, or under a systemd of its own.
 Methods that are compared take turns (A B A B …), so that a machine that slows down slows all of
 them down; a ratio is the median of the rounds' ratios.
 """
@@ -409,15 +409,6 @@ def fleet_row(bench: Bench) -> Iterator[Row]:
     yield alone(f"{count:,} snapshots of nodes, 2 processes", took, 7.0 * count / 10_000)
 
 
-def suite_row(bench: Bench) -> Iterator[Row]:
-    """The whole suite, as `make test` runs it."""
-    if bench.is_quick:
-        raise RuntimeError("--quick leaves it out")
-    began = time.perf_counter()
-    run("make", "-C", str(Path(__file__).resolve().parents[2]), "test")
-    yield alone(f"the suite on {os.cpu_count()} cores", time.perf_counter() - began, 60)
-
-
 ROWS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "check": check_row,
     "gate": gate_row,
@@ -427,7 +418,6 @@ ROWS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "read": read_row,
     "cidrs": cidrs_row,
     "fleet": fleet_row,
-    "suite": suite_row,
 }
 
 
@@ -442,9 +432,7 @@ def begin_again_inside() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("rows", nargs="*", metavar="ROW", choices=[*ROWS, []], help=", ".join(ROWS))
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer rounds, fewer snapshots, and no suite"
-    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and fewer snapshots")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if not asked.inside:

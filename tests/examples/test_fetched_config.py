@@ -2,6 +2,9 @@
 
 import pytest
 
+import phases
+from examples.fetched_config import ConfigureFetched, fetch, join_cluster
+from hostrouting.testing import FakeHost
 from tests.support.programs import example
 
 
@@ -14,3 +17,16 @@ def test_by_itself() -> None:
     assert "configure-host-routing ok" in ran
     assert "configure-host-routing (undo) ok" in undone
     assert undone.endswith("{}")
+
+
+def test_two_attempts() -> None:
+    """An undo removes what the first attempt has installed, although the second changes nothing."""
+    host = FakeHost()
+    agent = phases.serial(fetch, phases.retry(ConfigureFetched(host)), join_cluster, name="agent")
+    phases.run(agent)
+    assert host.files.texts
+
+    phases.run(agent)
+
+    assert phases.undo(agent).ok
+    assert host.files.texts == {}

@@ -1,7 +1,6 @@
 """The errors: what they carry and how they read."""
 
 import json
-from typing import Any, cast
 
 import pytest
 
@@ -105,6 +104,10 @@ def test_an_error_as_a_finding() -> None:
     assert of_a_program.findings == (Finding("requirement", "error", "no (nft: it cannot)", "nft"),)
     sentence = "late (kernel: it died)"
     assert late.findings == (Finding("requirement", "error", sentence, can_retry=True),)
+    assert str(errors.BackendError("late")) == "late"
+    assert errors.HostError("no", what="nft", lines=["-j DROP"]).lines == ("-j DROP",)
+    absent = [errors.HostError("no", what="nft", kind=kind) for kind in ("missing", "not-loaded")]
+    assert [each.is_absent for each in (*absent, of_a_file)] == [True, True, False]
 
     [failed] = errors.ApplyError("no", after="after", can_retry=True).findings
     busy = errors.NotReady("held", kind="busy")
@@ -112,12 +115,6 @@ def test_an_error_as_a_finding() -> None:
     assert (busy.kind, busy.findings[0].name) == ("busy", "lock")
     assert errors.NotReady("late", findings=[NO_DEFAULT]).findings == (NO_DEFAULT,)
     assert errors.ConfigError([MODE]).findings == ()
-
-
-def test_a_text_in_place_of_faults() -> None:
-    """It is refused, and not taken for a fault for each letter."""
-    with pytest.raises(AttributeError):
-        errors.ConfigError(cast("Any", "bad size"))
 
 
 @pytest.mark.parametrize(
@@ -130,6 +127,13 @@ def test_a_text_in_place_of_faults() -> None:
 )
 def test_findings_say_whether_to_try_again(findings: list[Finding], *, can_retry: bool) -> None:
     assert errors.RouteOverlapError("it escapes", findings=findings).can_retry is can_retry
+
+
+@pytest.mark.parametrize("kind", ["device-down", "gateway-not-on-link", "no-such-device"])
+def test_what_may_go_away_by_itself(kind: str) -> None:
+    """A device or an address may come late; a route that is in the way stays."""
+    assert errors.BackendError("no", kind=kind).can_retry
+    assert not errors.BackendError("no", kind="exists").can_retry
 
 
 def test_many_reasons() -> None:

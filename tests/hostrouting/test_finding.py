@@ -2,9 +2,9 @@
 
 from hostrouting.finding import SEVERITIES, Finding, Remedy, worst_first
 from hostrouting.lines import capped, finding_lines, indented
-from hostrouting.release import call
+from hostrouting.release import our_command
 
-STATUS = call("status")
+STATUS = our_command("status")
 WAYS = [
     Remedy("to see more", STATUS, needs_root=False),
     Remedy("wait"),

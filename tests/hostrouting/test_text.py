@@ -16,11 +16,8 @@ def test_the_first_texts() -> None:
 
 
 def test_a_noun_agrees_with_its_number() -> None:
-    assert [counted(count, "route") for count in (0, 1, 1_000)] == [
-        "0 routes",
-        "1 route",
-        "1,000 routes",
-    ]
+    numbers = [counted(count, "route") for count in (0, 1, 1_000)]
+    assert numbers == ["0 routes", "1 route", "1,000 routes"]
 
 
 def test_groups() -> None:

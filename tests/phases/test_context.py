@@ -68,6 +68,14 @@ def test_a_callback_on_cancellation(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("OSError: gone already") == 2
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_callback_that_is_cancelled_itself() -> None:
+    """The block ends: a callback that sleeps by the context of the task raises Cancelled."""
+    ctx = quiet()
+    with pytest.raises(phases.Cancelled, match="enough"), ctx.on_cancel(partial(ctx.sleep, 5)):
+        ctx.cancel("enough")
+
+
 @pytest.mark.parametrize("seconds", [60, 0.0001])
 def test_a_callback_is_never_forgotten(seconds: float) -> None:
     """Its callback is called before the block ends, also if its thread is late."""

@@ -53,6 +53,13 @@ def begun(seen: Recorder, task: phases.AnyTask = WAIT, **options: Any) -> asynci
     return asyncio.ensure_future(run)
 
 
+def test_a_fault_of_the_run_itself() -> None:
+    """Its error is raised, as it is by `run`."""
+    clock: Any = phases.Clock  # and not phases.Clock()
+    with pytest.raises(TypeError, match="now"):
+        in_loop(lambda: phases.run_async(StubTask("a"), ctx=Context(clock=clock)))
+
+
 def test_a_signal_stops_every_run() -> None:
     """Each run that the loop awaits, also after another one has ended; the loop goes on."""
 
@@ -275,7 +282,7 @@ def test_a_coroutine_in_a_loop_that_waits_for_the_run() -> None:
 
 
 def test_an_object_that_is_not_a_coroutine() -> None:
-    """The task fails at once, and the error says what to write."""
+    """The task fails at once, with the error of asyncio."""
 
     async def fetch() -> None: ...
 
@@ -288,8 +295,7 @@ def test_an_object_that_is_not_a_coroutine() -> None:
 
     error = in_loop(story).error
     assert isinstance(error, TypeError)
-    assert "is not a coroutine" in str(error)
-    assert "fetch()" in str(error)
+    assert "a coroutine was expected, got <function" in str(error)
 
 
 def test_a_coroutine_that_the_loop_refuses() -> None:
@@ -351,6 +357,29 @@ def test_a_coroutine_in_a_loop_that_has_stopped() -> None:
         ("do", Status.FAILED),
     ]
     assert seen[-1].reason == "the event loop was closed"
+
+
+def test_a_loop_that_is_closed_under_a_coroutine() -> None:
+    """The task fails, and its error says what may be wrong."""
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)  # Python tells it what was left behind
+
+    async def wait_for_ever() -> None:
+        loop.call_soon(loop.stop)
+        await loop.create_future()
+
+    def serve() -> None:
+        loop.run_forever()
+        loop.close()
+
+    coroutine = wait_for_ever()
+    task = phases.task("wait")(lambda ctx: phases.await_in_task(ctx, coroutine, loop))
+    thread = threading.Thread(target=serve)
+    thread.start()
+    report = phases.run(phases.deadline(task, 20))
+    thread.join()
+    coroutine.close()
+    assert "the event loop has ended" in report.why
 
 
 def test_a_coroutine_that_comes_too_late() -> None:

@@ -2,6 +2,7 @@
 
 import contextvars
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -63,9 +64,9 @@ def test_an_error_that_cannot_be_described() -> None:
         phases.execute(phases.parallel(StubTask("stops", errors=[Careless()])), quiet())
 
 
-@pytest.mark.parametrize("threads", [0, 2])
+@pytest.mark.parametrize("threads", [0, 2, 5])
 def test_no_thread_to_be_had(threads: int) -> None:
-    """The running tasks are cancelled and waited for, and the error is raised."""
+    """The running tasks are cancelled and waited for, also if the wait for them is interrupted."""
 
     class Poor(FakeClock):
         left = threads
@@ -75,6 +76,11 @@ def test_no_thread_to_be_had(threads: int) -> None:
                 raise RuntimeError("can't start new thread")
             self.left -= 1
             return super().start(target, name=name)
+
+        def wait(self, done: Callable[[], bool], until: float = math.inf) -> None:
+            if threads == 5 and threading.current_thread().name == "phases":
+                raise RuntimeError("can't start new thread, nor wait for those that run")
+            super().wait(done, until)
 
     seen = Recorder()
     group = phases.parallel(*[StubTask(name, seconds=60) for name in "abcde"])

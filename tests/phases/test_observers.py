@@ -49,8 +49,10 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
     """Each is a readable sentence, and has the text of an error once."""
     bad = StubTask("x", seconds=2, errors=[ValueError("bad:\nidea")])
     boot = phases.serial(
-        phases.retry(StubTask("download", errors=[OSError("no\nroute")]), jitter=0),
-        StubTask("check", result=phases.Skip("nothing to check")),
+        StubTask("check", result=phases.Skip("nothing to check"), seconds=1),
+        phases.deadline(
+            phases.retry(StubTask("download", errors=[OSError("no\nroute")]), delay=9, jitter=0), 2
+        ),
         phases.parallel(bad, StubTask("y", seconds=9), name="p"),
         StubTask("start"),
         name="boot",
@@ -58,14 +60,14 @@ def test_words_and_levels_of_log_lines(caplog: pytest.LogCaptureFixture) -> None
     records = logged(boot, caplog)
     lines = [(record.levelname, record.message) for record in records]
     assert [line for line in lines if not line[1].endswith("started")] == [
+        ("INFO", "boot/check skipped after 1.00 s: nothing to check"),
         ("WARNING", "boot/download: attempt 1 failed: OSError: no; route; again in 1.00 s"),
         ("INFO", "boot/download ok after 1.00 s"),
-        ("INFO", "boot/check skipped after 0 ms: nothing to check"),
         ("ERROR", "boot/p/x failed after 2.00 s: ValueError: bad: idea"),
         ("WARNING", "boot/p/y cancelled after 2.00 s: x failed"),
         ("WARNING", "boot/p failed after 2.00 s"),
         ("DEBUG", "boot/start not started: not reached after p"),
-        ("WARNING", "boot failed after 3.00 s"),
+        ("WARNING", "boot failed after 4.00 s"),
     ]
     again = next(record for record in records if record.levelname == "WARNING")
     assert vars(again)["phases"]["task"] == "boot/download"
@@ -150,6 +152,8 @@ def fails(ctx):
 
 assert phases.run(phases.task("first")(str)).ok
 print(phases.run(phases.serial(prints, fails, name="boot")))
+logging.disable()
+assert phases.run(phases.serial(phases.task("quiet")(str), name="last")).ok
 assert logging.getLogger().handlers[0].stream is stream is sys.stderr
 """
 
@@ -169,6 +173,7 @@ def test_the_live_tree(is_piped: bool) -> None:  # noqa: FBT001  a parameter
     assert not re.search(r"[^\r\n]LOG", words), "a line of the log begins inside the tree"
     assert re.search(r"first +running", words), "the runs of a program one after another"
     assert not re.search(r"inner +running", words), "one at a time"
+    assert re.search(r"quiet +running", words), "it is drawn also if nothing is logged"
     report = (stdout if is_piped else words).rpartition("printed")[2]
     assert re.search(r"boot +failed", report.rpartition("LOG boot failed after")[2])
     assert stdout.startswith("printed\nboot ") is is_piped

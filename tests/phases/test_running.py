@@ -1,7 +1,9 @@
 """execute and run: what is refused, and what is around the tasks of a program."""
 
+import io
+import re
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,8 +24,12 @@ def own(**attributes: object) -> Any:
 async def later() -> None: ...
 
 
+task_without_name: Any = phases.task
+
+
 NOT_TASKS: dict[str, object] = {
     r"^<function .* is not a task: it has no method do\(ctx\)": lambda _ctx: None,
+    r'^<function task.*; write @phases\.task\("name"\) above a function$': task_without_name(print),
     "is not a task: it has no method": own(do=None),
     "the name of a task is 'a/b'": own(name="a/b"),
     "the name of a task is 7": own(name=7),
@@ -61,18 +67,76 @@ def test_a_coroutine_function_as_a_task() -> None:
             FunctionTask("a", **cast("Any", method))
 
 
-def test_a_coroutine_as_a_result() -> None:
-    """A function that returns a coroutine has failed, also in an undo and as a condition."""
+def generator(ctx: Context) -> Iterator[None]:
+    ctx.cancel("it was run")
+    yield
+
+
+async def async_generator(ctx: Context) -> AsyncIterator[None]:
+    ctx.cancel("it was run")
+    yield
+
+
+@pytest.mark.parametrize(
+    ("shown", "function"),
+    [
+        ("<coroutine object later .*>", lambda _ctx: later()),
+        ("<generator object generator .*>", generator),
+        ("<async_generator object async_generator .*>", async_generator),
+    ],
+)
+def test_a_result_that_is_not_finished(shown: str, function: Callable[[Context], object]) -> None:
+    """The task has failed, also in an undo and as a condition."""
     words = (
-        "nobody waits for the coroutine that was returned: wait for it in the function, with "
-        "await_in_task"
+        f"nobody finishes {shown}, which was returned: finish it in the function, without `yield`, "
+        "and a coroutine with await_in_task"
     )
-    hidden = phases.task("a")(lambda _: later())
+    hidden = phases.task("a")(function)
     undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)
-    condition = cast("Callable[[Context], bool]", lambda _: later())
+    condition = cast("Callable[[Context], bool]", function)
     under_it = phases.when(condition, StubTask("c"))
     for report in (ran(hidden), phases.undo(undo_runs_it, ctx=quiet()), ran(under_it)):
-        assert str(report.failures[0].error) == words
+        assert re.fullmatch(words, str(report.failures[0].error))
+
+
+def test_results_that_are_iterators() -> None:
+    """A task may return them: they are not the task's own work."""
+    for result in (iter([1]), map(str, [1]), io.StringIO("a")):
+        assert ran(StubTask("a", result=result)).ok
+
+
+class Broken(phases.Clock):
+    """A clock that fails from a moment on."""
+
+    def __init__(self, good: int) -> None:
+        super().__init__()
+        self.good = good
+
+    def now(self) -> float:
+        self.good -= 1
+        if self.good < 0:
+            raise OSError("the clock is broken")
+        return 0.0
+
+
+@pytest.mark.parametrize("call", [phases.run, phases.execute, phases.plan, phases.undo])
+@pytest.mark.parametrize("good", range(3))
+def test_a_clock_that_raises(call: Callable[..., object], good: int) -> None:
+    """Its error is raised, because the report could not say that the run is not ok."""
+    task = phases.task("a", plan=print, undo=print)(print)
+    with pytest.raises(OSError, match="the clock is broken"):
+        call(task, ctx=Context(clock=Broken(good)))
+
+
+def test_an_observer_that_exits() -> None:
+    """Its SystemExit is raised, if the report cannot have it."""
+
+    def leave(step: phases.Step) -> None:
+        if step.ok:
+            raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        phases.run(StubTask("a"), ctx=Context(observers=[leave]))
 
 
 TASK = StubTask("a")
@@ -84,9 +148,12 @@ REFUSED: dict[str, Callable[[], object]] = {
     "no step 'a' has ended; the steps that have ended are: none$": lambda: REPORT.find(
         "a", action="undo"
     ),
-    "there is no task 'c'. The tasks are: all, a, b$": lambda: phases.run(TREE, skip=["c"]),
+    "skip is a list of names, and there is no task 'c'. The tasks are: all, a, b$": lambda: (
+        phases.run(TREE, skip="c")
+    ),
     "retry: attempts is 0; it must be 1 or more": lambda: phases.retry(TASK, attempts=0),
     "parallel: at_once is 0; it must be 1 or more": lambda: phases.parallel(at_once=0),
+    "arg 2 must be a type": lambda: phases.retry(TASK, on=cast("Any", [OSError])),
     r"a report is always true; write `report\.ok`": lambda: bool(REPORT),
 }
 

@@ -135,6 +135,10 @@ def end_guard(host: FakeHost) -> None:
     manager_of(host).errors[LAYOUT.guard_unit] = ("[Errno 12] Cannot allocate memory",)
 
 
+def stop_guard(host: FakeHost) -> None:
+    manager_of(host).stop(LAYOUT.guard_unit)
+
+
 def take_kubelet_out(settings: dict[str, Any]) -> None:
     """Somebody takes kubelet, the guard and a route out of the configuration."""
     settings["gate"]["units"] = ["k3s.service"]
@@ -292,6 +296,7 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
         lambda host: refuse(host, KUBELET, OVERLAP)
     ),
     "differs: kubelet is masked until the next boot": right_but(*UNITS["masked"]),
+    "differs: somebody has stopped the guard": right_but(stop_guard),
     "differs: the guard has failed, and routes are missing": right_but(end_guard, lose_routes),
     "differs: routes of hostrouting are not configured": after(
         escaping_node, let_pass, lambda host: type_routes(host, *REPAIR)
@@ -331,12 +336,6 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
         lost(LAYOUT.drop_in_path("k3s.service")),
         gate={"units": [KUBELET, "k3s.service"]},
     ),
-    "differs: an edited config.json has a unit that is not there": right_but(
-        lambda host: edit_config(
-            host, lambda settings: settings["gate"].update(units=[KUBELET, "foo.service"])
-        ),
-        lambda host: manager_of(host).properties.update({"foo.service": NOT_THERE}),
-    ),
     "open: k3s is not gated": right_but(start_k3s),
     "open: no systemd": right_but(stop_systemd),
     "shut: the program is lost": right_but(lost(LAYOUT.program_path)),
@@ -359,3 +358,12 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "waiting: only root may read the files": right_but(close_files),
 }
 """By the state, and what has happened."""
+
+
+DROP_INS = {
+    "ExecCondition=": True,
+    "\t ExecCondition\t = \r\n": True,
+    "#ExecCondition=\n": False,
+    "ExecCondition= \\\n/bin/true\n": False,
+}
+"""By what is below [Service] in a drop-in: whether systemd forgets the conditions before it."""

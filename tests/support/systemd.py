@@ -182,10 +182,7 @@ class System:
 
 @contextmanager
 def booted(
-    files: Mapping[str, str],
-    *,
-    machines: tuple[str, ...],
-    furnish: Callable[[str], None],
+    files: Mapping[str, str], *, machines: tuple[str, ...], furnish: Callable[[str], None]
 ) -> Iterator[System]:
     """A system with these files on top of a tree; `furnish` gets its root before the boot."""
     work = Path(tempfile.mkdtemp(prefix="hostrouting-system-"))

@@ -1,6 +1,7 @@
 """The gate of any unit: only a refusal refuses, and root obeys no file of the unit's user."""
 
 import json
+from itertools import cycle
 
 from hostrouting.config.settings import GateConfig
 from tests.support import gate
@@ -201,12 +202,10 @@ def what_would_give_root_away_is_named(system: System) -> None:
     system.lay("/etc/systemd/system/app@.service", f"[Service]\n{_RUNS}")
     settings = (*MOUNTS, *MOUNTS_OF_ROOT)
     instances = [f"app@{number}.service" for number in range(len(settings))]
-    for instance, setting in zip(instances, settings, strict=True):
-        drop_in = f"/etc/systemd/system/{instance}.d/50-own.conf"
-        system.lay(drop_in, f"[Service]\n{setting}\n")
-    # systemd has loaded what a loaded unit names.
-    names = " ".join(instances)
-    system.lay("/etc/systemd/system/multi-user.target.d/50.conf", f"[Unit]\nAfter={names}\n")
+    folders = cycle(("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system"))
+    for instance, setting, folder in zip(instances, settings, folders, strict=False):
+        system.lay(f"{folder}/{instance}.d/50-own.conf", f"[Service]\n{setting}\n")
+    system.lay("/etc/systemd/system/app@whole.service", f"[Service]\nRootImage=/x\n{_RUNS}")
     system.must("systemctl", "daemon-reload")
     gated = GATED._replace(gate=GateConfig((*UNITS, "own.service", "app@.service")))
     system.lay(CONFIG, json.dumps(gated.to_mapping()))
@@ -215,7 +214,8 @@ def what_would_give_root_away_is_named(system: System) -> None:
     for instance, setting in zip(instances, MOUNTS, strict=False):
         name = setting.partition("=")[0]
         assert f"{instance} has {name}=, so root would run the gate from" in said
-    assert said.count("so root would run the gate from") == len(MOUNTS)
+    assert "app@whole.service has RootImage=" in said
+    assert said.count("so root would run the gate from") == len(MOUNTS) + 1
 
 
 def begin_slowly(system: System) -> None:

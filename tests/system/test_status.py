@@ -117,7 +117,10 @@ def a_unit_that_waits_for_a_lock(repaired: System) -> None:
     gate.lock(repaired)
     repaired.must("systemctl", "restart", "--no-block", KUBELET)
     wait_for("kubelet", lambda: repaired.show(KUBELET, "SubState") == "condition")
-    assert f"WAITING: {KUBELET} waits in the gate" in hostrouting(repaired, "status").stdout
+    page = hostrouting(repaired, "status").stdout
+    assert f"WAITING: {KUBELET} waits in the gate" in page
+    assert proposed(page.replace("see: ", "as root: "), "journalctl") == f"journalctl -u {KUBELET}"
+    assert f"waiting for {LAYOUT.lock_path}" in repaired.journal(KUBELET)
     repaired.must("systemctl", "stop", "holder.service")
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
@@ -187,6 +190,20 @@ def a_unit_that_another_one_holds_back(repaired: System) -> None:
     repaired.must("systemctl", "start", KUBELET)
 
 
+def a_drop_in_that_would_open_the_gate(repaired: System) -> None:
+    """Given one that systemd has not read, nothing is proposed that would have it read."""
+    for folder in (f"{KUBELET}.d", "service.d"):
+        path = f"{LAYOUT.unit_directory}/{folder}/60-other.conf"
+        repaired.lay(path, "[Service]\n\tExecCondition=\n")
+        page = status(repaired)
+        assert page.startswith(f"DIFFERS: once systemd is reloaded, {KUBELET} starts unchecked")
+        assert f"{path} takes the ExecCondition= of the gate away" in page
+        assert "hostrouting apply" not in page
+        assert hostrouting(repaired, "apply", "--config", LAYOUT.config_path).returncode == 1
+        assert "gate" in repaired.show(KUBELET, "ExecCondition")
+        repaired.outside(path).unlink()
+
+
 INCIDENTS = (
     a_refused_unit,
     a_unit_that_waits_for_a_lock,
@@ -194,6 +211,7 @@ INCIDENTS = (
     a_start_that_waits_for_another_unit,
     a_start_that_is_skipped,
     a_unit_that_another_one_holds_back,
+    a_drop_in_that_would_open_the_gate,
 )
 
 

@@ -3,15 +3,18 @@ would do with its next start: no drop-in or older text that systemd has read ope
 """
 
 import json
+import re
 
 import pytest
 
+from hostrouting.boot.units import DROP_IN_TEXT
 from hostrouting.config.settings import GateConfig
 from hostrouting.gate.unit_states import State, UnitState, unit_states
 from hostrouting.host.systemd import SystemdManager
 from hostrouting.install.difference import needs_reload
 from hostrouting.kernel.programs import Ended
 from tests.support.gate import LAYOUT, config, gate_tests, host, hostrouting, overlap
+from tests.support.statuses import DROP_INS
 from tests.support.systemd import System
 from tests.support.waiting import wait_for
 
@@ -138,8 +141,12 @@ def open_gates(system: System) -> list[str]:
     return [each["target"] for each in document["findings"] if each["name"] == "gate-open"]
 
 
-DROP_INS = {
+[LINE] = re.findall(r"^ExecCondition=\+.*", DROP_IN_TEXT, re.MULTILINE)
+OPENS = {
     RESET: True,
+    f"{RESET}{LINE}\n": False,
+    f"{RESET}{LINE.replace('=+', '=-+', 1)}\n": True,
+    f"{RESET}ExecCondition=/bin/true hostrouting-gate %n\n": True,
     "[Service]\nSuccessExitStatus=3 255\n": True,
     "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n": False,
 }
@@ -150,7 +157,7 @@ def drop_ins_of_somebody_else(system: System) -> None:
     """The unit starts although the gate refuses exactly if `status` says "open"."""
     overlap(system, "add")
     assert open_gates(system) == []
-    for text, opens in DROP_INS.items():
+    for text, opens in OPENS.items():
         system.lay(OVERRIDE, text)
         system.must("systemctl", "daemon-reload")
         assert open_gates(system) == ([TEMPLATE] if opens else []), text
@@ -179,6 +186,16 @@ def a_drop_in_that_was_not_read(system: System) -> None:
     system.lay(OURS, text)
 
 
+def what_empties_the_conditions(system: System) -> None:
+    """A drop-in does to the gate what `DROP_INS` says, which the gate's own reader is tested by."""
+    folder = f"{LAYOUT.unit_directory}/{UNIT}.d"
+    for text, opens in DROP_INS.items():
+        system.lay(f"{folder}/50-x.conf", f"[Service]\n{text}")
+        system.must("systemctl", "daemon-reload")
+        assert ("gate" in system.show(UNIT, "ExecCondition")) is not opens, text
+    system.must("rm", "-r", folder)
+
+
 STORIES = (
     a_refused_unit,
     a_crash_loop,
@@ -187,6 +204,7 @@ STORIES = (
     what_is_not_loaded,
     drop_ins_of_somebody_else,
     a_drop_in_that_was_not_read,
+    what_empties_the_conditions,
 )
 
 

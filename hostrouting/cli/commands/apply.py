@@ -37,10 +37,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     if arguments.confirm is not None:
         # If the installed configuration cannot be read, it could not be brought back, so end here.
         read_installed(host)
+        # From here on, Ctrl-C answers the question with no, and does not end the process.
         prepare_question()
     outcome = run_task(task, host)
     headline: list[str] = []
     if arguments.confirm is not None and outcome.effects.changed:
+        # The question shows what was changed, below the line "DONE: for now".
         is_kept = outcome.report.ok and is_confirmed(arguments.confirm, outcome.lines("for now"))
         if not is_kept:
             undo = phases.undo(task)
@@ -62,8 +64,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def _with_undo(outcome: TaskRun, undo: phases.Step, host: Host) -> TaskRun:
-    """The run and the undo that followed it, as one run that did not succeed: it has the failures
-    and the changes of both, in order, and the files as they are now.
+    """The run, which was stopped or not confirmed, and the undo that followed it, as one run that
+    was cancelled: it has the failures and the changes of both, and the files as they are now.
     """
     run = outcome.report
     both = phases.Step(
@@ -73,4 +75,5 @@ def _with_undo(outcome: TaskRun, undo: phases.Step, host: Host) -> TaskRun:
         reason="the change was not confirmed" if run.ok else run.reason,
         children=[run, undo],
     )
+    # The code of a run that a signal stopped says which one. That of an unconfirmed run is 0.
     return outcome_of(both, host)._replace(code=outcome.code or PROBLEM)

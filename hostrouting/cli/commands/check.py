@@ -73,10 +73,10 @@ def _how_to_allow(check: HostCheck) -> Iterator[str]:
     the devices that the findings about escapes have in their fact `mayAllow`: somebody may intend
     that packets leave through these.
     """
-    devs: dict[str, str] = {}
+    kind_of_dev: dict[str, str] = {}
     for finding in check.named("overlap"):
         if finding.remedy is None:  # else the remedy is a command that allows its devices
-            devs |= finding.facts.get("mayAllow", {})
-    if devs:
-        yield f"If packets may leave through {spoken([*devs])}, too, as root:"
-        yield f"  {line_to_allow(check.repair_options, devs)}"
+            kind_of_dev |= finding.facts.get("mayAllow", {})
+    if kind_of_dev:
+        yield f"If packets may leave through {spoken([*kind_of_dev])}, too, as root:"
+        yield f"  {line_to_allow(check.repair_options, kind_of_dev)}"

@@ -24,8 +24,12 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
 from hostrouting.lines import capped, finding_lines
 
-_NOTHING = "nothing of azure-vnet is stale"
-_EMPTY: dict[str, Any] = {"schema": "hostrouting/clean/1", "operations": [], "undoFile": None}
+_NOTHING_STALE = "nothing of azure-vnet is stale"
+_EMPTY_DOCUMENT: dict[str, Any] = {
+    "schema": "hostrouting/clean/1",
+    "operations": [],
+    "undoFile": None,
+}
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
@@ -49,9 +53,9 @@ def _show(plan: CleanupPlan) -> Page:
         first = "STALE: to delete these entries, type the same with --apply"
     else:
         code = FINE
-        first = f"NOTHING TO DO: {_NOTHING}"
+        first = f"NOTHING TO DO: {_NOTHING_STALE}"
     lines = [first, *_entry_lines(plan, get_args(Fate)), *finding_lines(plan.findings)]
-    return Page(code, {**_EMPTY, **plan.to_mapping()}, lines)
+    return Page(code, {**_EMPTY_DOCUMENT, **plan.to_mapping()}, lines)
 
 
 def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
@@ -66,12 +70,12 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
     undo_file = next(iter(outcome.wrote), None)
     # `outcome.lines` says what was deleted, so here come the entries that were kept.
     others = [fate for fate in get_args(Fate) if fate != "delete"]
-    # `lines` shows this only if something was deleted, and _NOTHING otherwise.
+    # `lines` shows this only if something was deleted, and _NOTHING_STALE otherwise.
     done = f"to restore what was deleted, as root: sh {undo_file}"
-    lines = [*outcome.lines(done, _NOTHING), *_entry_lines(plan, others)]
+    lines = [*outcome.lines(done, _NOTHING_STALE), *_entry_lines(plan, others)]
     # The document has the operations of `outcome`, which are the deletions, and the entries and
     # findings of `plan`.
-    document = {**_EMPTY, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
+    document = {**_EMPTY_DOCUMENT, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
     return Page(outcome.code, document, lines)
 
 

@@ -62,7 +62,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     if plan.report is not None:
         yield "The verdict afterwards:"
         yield from map(str, plan.report.families)
-        # The lines of the families say what escapes, and "action" says what repairs it.
+        # The lines of the families say what escapes, "action" says what repairs it, and
+        # "default-routes" that the right device is unclear, so that there is no "action".
         yield from finding_lines(
             [each for each in plan.check_findings if each.name in {"action", "default-routes"}]
         )

@@ -41,9 +41,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     findings += [*check_with_config.named("unsafe", "no-default-route"), *check_with_config.doubts]
     # Whether the kernel decides otherwise than its tables was asked only in the check of this host.
     findings += check_now.named("kernel-differs")
-    # What the repair is, and which default route Linux prefers. The remedy of these findings is
-    # left out, because it is to type this command. If the default route is in doubt, the finding is
-    # there already, with its remedy.
+    # What the repair is, and which default route Linux prefers. The remedy of both is to type this
+    # command, so it is left out. A doubt about the default route has the same name, and is among
+    # the findings already, with its remedy.
     for finding in check_with_config.named("action", "default-routes"):
         if finding not in findings:
             findings.append(finding._replace(remedy=None))
@@ -65,14 +65,14 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
         "config": proposed,
         "findings": [finding.to_mapping() for finding in findings],
     }
-    code = _code(check_with_config, check_now)
+    code = _exit_code(check_with_config, check_now)
     # Without a route to add, although something is wrong or in doubt, no configuration is printed.
     is_of_use = check_with_config.report.routes or code == FINE
     lines = [json.dumps(proposed, indent=2)]
     return Page(code, document, lines if is_of_use else ())
 
 
-def _code(check_with_config: HostCheck, check_now: HostCheck) -> int:
+def _exit_code(check_with_config: HostCheck, check_now: HostCheck) -> int:
     """The exit code of the command: FINE if nothing is wrong once the repair is applied.
     `check_now` is the check of the host as it is, and `check_with_config` that of the host as it
     will be once the configuration is applied, without the routes of the repair (`report.routes`).
@@ -86,5 +86,6 @@ def _code(check_with_config: HostCheck, check_now: HostCheck) -> int:
     # the host as it is now can the kernel be asked whether it differs from its tables.
     if not report.escapes and (check_with_config.doubts or check_now.named("kernel-differs")):
         return CANNOT_DECIDE
-    # "unsafe": no route can repair a range.
+    # "unsafe": no route can repair a range. A family may lack a default route while another family
+    # has the escapes.
     return PROBLEM if check_with_config.named("unsafe") or report.missing_defaults else FINE

@@ -44,7 +44,7 @@ def _document(status: HostStatus) -> dict[str, object]:
         "version": version(),
         "installed": status.state != "nothing",
         "state": status.state,
-        "headline": next(status_lines(status)),
+        "headline": next(status_lines(status)),  # if a unit was asked about, the line about it
         "command": status.command or None,
         **plan.to_mapping(),
         "check": status.check and status.check.document(),

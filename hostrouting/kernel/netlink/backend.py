@@ -43,7 +43,7 @@ class NetlinkBackend(RouteBackend):
         self._is_closed = False
         self._timeout = timeout
         with kernel_errors("use netlink"):
-            self._connected().close()  # only a trial: each call opens a socket of its own
+            self._open_netlink().close()  # only a trial: each call opens a socket of its own
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         """Read links, addresses, rules and routes; read all again, after a pause, if anything
@@ -52,16 +52,17 @@ class NetlinkBackend(RouteBackend):
         """
         with (
             self._attempt("read the host's routes") as netlink,
-            # The kernel sends a list in parts. It does not say that a list of routes has changed
-            # between two parts, so a second socket receives the reports of changes.
-            closing(self._connected(GROUPS_OF_CHANGES)) as reporter,
+            # A list comes in parts. If it changes between two parts, the kernel says so
+            # (`list_has_changed`), except for a list of routes. So a second socket receives the
+            # reports of changes.
+            closing(self._open_netlink(GROUPS_OF_CHANGES)) as reporter,
         ):
             pauses = iter(_PAUSES)
             while True:
                 netlink.list_has_changed = False
-                reporter.has_reports()  # what changed before does not count
+                reporter.take_reports()  # what changed before does not count
                 snapshot = _read_host(netlink, near)
-                has_changed = netlink.list_has_changed or reporter.has_reports()
+                has_changed = netlink.list_has_changed or reporter.take_reports()
                 pause = next(pauses, None)
                 if not has_changed or pause is None:
                     return snapshot._replace(restless=has_changed)
@@ -97,10 +98,10 @@ class NetlinkBackend(RouteBackend):
         """
         if self._is_closed:
             raise BackendError("this backend was closed", kind="unusable")
-        with kernel_errors(attempt), closing(self._connected()) as netlink:
+        with kernel_errors(attempt), closing(self._open_netlink()) as netlink:
             yield netlink
 
-    def _connected(self, groups: int = 0) -> Netlink:
+    def _open_netlink(self, groups: int = 0) -> Netlink:
         return Netlink(groups=groups, timeout=self._timeout)
 
 
@@ -124,11 +125,10 @@ def _read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
     names = Names({link.index: link.name for link in links})
     addresses: list[Address] = []
     rules: list[Rule] = []
+    routes: list[Route] = []
     for family in families:
         addresses += list_addresses(netlink, family, names)
         rules += list_rules(netlink, family)
-    routes: list[Route] = []
-    for family in families:
         routes += list_routes(netlink, family, names, near)
     return Snapshot(
         links=links,

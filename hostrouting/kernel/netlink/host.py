@@ -249,7 +249,7 @@ _SUPPRESSES_NONE = 0xFFFFFFFF  # -1
 
 def list_rules(netlink: Netlink, family: int) -> tuple[Rule, ...]:
     """The rules of one family, in the kernel's order; none if the kernel was built without them."""
-    body = struct.pack("=B11x", AF_OF[family])
+    body = struct.pack("=B11x", AF_OF[family])  # fib_rule_hdr, of which only the family counts
     try:
         return tuple(map(_rule, netlink.dump(RTM_GETRULE, body)))
     except KernelError as error:
@@ -301,9 +301,9 @@ def _selected_prefix(family: int, packed: bytes | None, length: int) -> Prefix |
 
 
 def _suppressed(attributes: Mapping[int, bytes], number: int) -> int | None:
-    """Return which routes a rule suppresses, that is, finds but ignores: their greatest prefix
-    length, or the group of their devices, as the attribute `number` says. None if the attribute
-    suppresses no routes.
+    """Return which routes a rule suppresses, that is, finds but ignores. The attribute `number` of
+    the rule says so: it has their greatest prefix length, or the group of their devices. None if
+    it suppresses no routes.
     """
     suppressed = number_in(attributes, number)
     return None if suppressed == _SUPPRESSES_NONE else suppressed
@@ -317,9 +317,9 @@ def _other_selectors(tos: int, attributes: Mapping[int, bytes]) -> tuple[tuple[s
     selectors: list[tuple[str, str]] = []
     if tos:
         selectors.append(("tos", f"{tos:#x}"))
-    for number, (word, text) in _SELECTORS.items():
+    for number, (word, to_text) in _SELECTORS.items():
         if number in attributes:
-            selectors.append((word, text(attributes[number])))
+            selectors.append((word, to_text(attributes[number])))
     unknown = attributes.keys() - _READ_AS_FIELDS - _SELECTORS.keys() - _SELECT_NOTHING
     for number in sorted(unknown):
         value = attributes[number]

@@ -41,13 +41,16 @@ def list_routes(
     width = width_of(family) // 8
     dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
     kinds: dict[bytes, tuple[Route, list[int]]] = {}
-    """By kind, which is a message without its destination: the route of the first message of the
-    kind, and the ranges of the destinations that are returned (`_borders_of_overlapping`).
+    """By kind, that is, by all bytes of a message except its destination: the route of the first
+    such message, and the borders of the ranges in which a destination has to lie to be returned.
+    All routes of a kind have the same prefix length, which is one of these bytes.
     """
     routes: list[Route] = []
     # A run is several messages of the same size, one after another.
     for size, run in netlink.dump_in_runs(RTM_GETROUTE, question_rtmsg(family)):
         for before, destination, after in _layout(size, width).iter_unpack(run):
+            # To decode a message takes long, and most differ only in their destination. So only the
+            # first message of a kind is decoded; the others become copies of its route.
             kind = before + after
             network = int.from_bytes(destination, "big")
             if kind in kinds:
@@ -90,10 +93,10 @@ def _may_be_left_out(route: Route) -> bool:
 
 
 def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int) -> list[int]:
-    """Return ranges of addresses, by which the reader sees at once whether a prefix of this length
-    overlaps one of the blocks: it does if its first address is in a range. The ranges are one flat
-    list in ascending order, for bisect: the first address of a range, the address after its last
-    one, the first address of the next range, and so on.
+    """Return ranges of addresses: a prefix of this length overlaps one of the blocks if its first
+    address is in one of these ranges. The ranges are one flat list in ascending order, for bisect:
+    the first address of a range, the address after its last one, the first address of the next
+    range, and so on.
     """
     ranges: set[Prefix] = set()
     for block in blocks:

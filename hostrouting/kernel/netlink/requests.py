@@ -37,17 +37,17 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
         return indexes[name]
 
     # By the place of the request in `requests`, which is also the sequence number of its message.
-    kernel_errors: dict[int, KernelError] = {}
+    errors_by_place: dict[int, KernelError] = {}
     messages: list[bytes] = []
     for place, (verb, route) in enumerate(requests):
         try:
             messages.append(encode(verb, route, index_of, place))
         except KernelError as error:
-            kernel_errors[place] = error
-    kernel_errors |= netlink.batch(messages)
+            errors_by_place[place] = error
+    errors_by_place |= netlink.send_changes(messages)
 
     refusals: list[BackendError | None] = [None] * len(requests)
-    for place, answer in kernel_errors.items():
+    for place, answer in errors_by_place.items():
         # Without the privilege, Linux refuses every request, so this is no outcome of a single one.
         if answer.number == errno.EPERM:
             raise answer
@@ -58,7 +58,7 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
 # Lookups.
 
 _RTM_F_LOOKUP_TABLE = 0x1000
-_RTM_F_FIB_MATCH = 0x2000
+_RTM_F_FIB_MATCH = 0x2000  # answer with the whole route, not only the next hop that packets take
 _RTA_UID = 25
 _RTA_IP_PROTO = 27
 _ICMP = {IPV4: 1, IPV6: 58}
@@ -88,7 +88,9 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
     decode_answer = cache(partial(_decode_answer, names=AskedNames(netlink)))
     answers = [*map(decode_answer, messages)]
 
-    doubtful = [place for place, answer in enumerate(answers) if _may_be_another_route(answer)]
+    # With the flags, an answer names the route; that may be a wrong one (`_may_name_another_route`
+    # says where). Without them, it names the device and gateway that Linux really uses.
+    doubtful = [place for place, answer in enumerate(answers) if _may_name_another_route(answer)]
     questions = [_question(destinations[place], _NO_FLAGS) for place in doubtful]
     messages = [*netlink.ask(RTM_GETROUTE, questions)]
     for place, message in zip(doubtful, messages, strict=True):
@@ -112,13 +114,13 @@ def _plain_packet(family: int, flags: int) -> bytes:
     return fixed + from_root + is_icmp
 
 
-def _may_be_another_route(answer: Answer) -> bool:
-    """Whether Linux may use another route than that of this answer, because it is an IPv6 route
-    with a nexthop object.
+def _may_name_another_route(answer: Answer) -> bool:
+    """Whether this answer may name another route than Linux uses, because it is an IPv6 route with
+    a nexthop object.
 
-    On each CPU, Linux caches the result of a lookup at the next hop, and routes with the same
-    nexthop object share it (`rt6_get_pcpu_route` in net/ipv6/route.c). The device and gateway of
-    this result are right, but its route is the one that was looked up first. With
+    Linux caches the result of a lookup for each CPU and nexthop object, and all routes with this
+    object share the result (`rt6_get_pcpu_route` in net/ipv6/route.c). So its device and gateway
+    are right, but its route may be another one of them, which was looked up before. With
     `_RTM_F_FIB_MATCH`, Linux answers with that route and all its next hops; without flags, with the
     device and gateway that packets take. IPv4 has no such cache.
     """

@@ -125,7 +125,7 @@ def decode(packed: bytes, names: Mapping[int, str]) -> Route:
         source=source,
         preference=_PREFERENCES.get(number_in(attributes, _RTA_PREF), "medium"),
         expired=_expired(attributes.get(_RTA_CACHEINFO)),
-        unread=_encaps(raw_hops),
+        unread=_encaps(raw_hops),  # what `Route` has no field for
     )
 
 
@@ -233,15 +233,15 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: i
 
 
 def _why_not_sent(route: Route) -> str:
-    """Return why the route cannot be sent in a message to Linux; empty if it can. A route with an
-    encapsulation can be sent so that Linux deletes it: our messages lack the encapsulation, but to
-    find the route, Linux compares only the fields that a message has.
+    """Return why the route cannot be sent in a message to Linux; empty if it can. An encapsulation
+    is no reason, although our messages lack it: Linux finds the route to delete by the fields that
+    the message has.
     """
     # Our messages lack these fields, so Linux would add or delete another route than this one.
-    has_what_is_only_read = (
+    has_fields_never_sent = (
         route.source is not None or route.preference != "medium" or route.expired is not None
     )
-    if has_what_is_only_read:
+    if has_fields_never_sent:
         return "sources, a preference and an expiry are only read"
     family = route.prefix.family
     # Linux would read the bytes of this address as one of the route's family.
@@ -273,7 +273,7 @@ def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
 
 def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
     """Pack the attributes of a message that asks Linux to add, append or delete this route. They
-    follow the fixed part (`_packed_rtmsg`), and have the fields that it does not have.
+    follow the fixed part (`_packed_rtmsg`), and have the fields that this part lacks.
     """
     family, network, _ = route.prefix
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))

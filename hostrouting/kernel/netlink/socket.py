@@ -6,8 +6,8 @@ to decode a device with it takes 140 µs.
 
 The kernel processes a request while it is being sent, so afterwards the answers are in the receive
 buffer. Only so many requests are sent at once that their answers fit into a buffer of the default
-size. A batch asks for an acknowledgement of its last message only; the kernel answers the other
-messages only if it refuses them.
+size. Of several changes, only the last asks for an acknowledgement; the kernel answers the others
+only if it refuses them.
 
 A conversation is a request and its answers. There is one at a time, and after one that fails the
 socket is not used again. A process with CAP_NET_ADMIN can send messages to the groups that a socket
@@ -152,6 +152,7 @@ def message(type_: int, flags: int, body: bytes, sequence: int = 0) -> bytes:
     """Pack a request to the kernel, whose answers have the same sequence number. `type_` says what
     is asked, and `body` has the details: a fixed part and attributes.
     """
+    # The last field, the sender's port, may be 0: Linux knows it by the socket.
     header = HEADER.pack(HEADER.size + len(body), type_, _NLM_F_REQUEST | flags, sequence, 0)
     return header + body
 
@@ -216,13 +217,13 @@ class Netlink:
         """The descriptor, to wait for reports."""
         return self._socket.fileno()
 
-    def has_reports(self) -> bool:
+    def take_reports(self) -> bool:
         """Take the reports of changes that have come since the last call, without waiting, and keep
         none. Return whether there were any, or some were lost because there were too many. What
         other processes send is no report.
         """
         has_reports = False
-        for _ in range(_READS_AT_ONCE):
+        for _ in range(_READS_AT_ONCE):  # bounded, because others may send faster than this reads
             try:
                 # Netlink discards what does not fit, here all but the first byte.
                 _, (sender, _) = self._socket.recvfrom(1, socket.MSG_DONTWAIT)
@@ -231,7 +232,7 @@ class Netlink:
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     raise
-                sender = _KERNEL
+                sender = _KERNEL  # reports of the kernel were lost
             if sender == _KERNEL:
                 has_reports = True
         return has_reports
@@ -249,7 +250,7 @@ class Netlink:
                 _, answer_type, _, _, _ = HEADER.unpack_from(answer)
                 yield error_of(answer) if answer_type == _NLMSG_ERROR else answer
 
-    def batch(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
+    def send_changes(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
         """Send messages that change something, each with a sequence number of its own; return the
         errors of those that the kernel refuses, by sequence number.
         """

@@ -18,7 +18,7 @@ from hostrouting.kernel.netlink.socket import Netlink, kernel_errors
 if TYPE_CHECKING:
     from phases import Clock
 
-_LONGEST_POLL = 3600.0  # seconds; poll refuses infinity, and more than 24 days
+_LONGEST_POLL = 3600.0  # seconds
 
 
 class NetlinkWatch(Watch):
@@ -45,11 +45,11 @@ class NetlinkWatch(Watch):
         poll.register(self._socket.fileno(), select.POLLIN)
         while True:
             seconds_left = max(deadline - time.monotonic(), 0.0)
-            # A single poll lasts an hour at most (`_LONGEST_POLL`), so a longer wait has several.
-            # It counts in milliseconds.
+            # `poll` takes milliseconds. It refuses infinity, and more than 24 days, so a wait of
+            # more than an hour (`_LONGEST_POLL`) is made of several polls.
             poll.poll(min(seconds_left, _LONGEST_POLL) * 1000)
             with kernel_errors("listen to changes of routes any more"):
-                if self._socket.has_reports():
+                if self._socket.take_reports():
                     return True
             if time.monotonic() >= deadline:
                 return False

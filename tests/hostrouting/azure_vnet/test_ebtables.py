@@ -133,6 +133,7 @@ DENIED = {"ebtables_nft_save": Ended(4, err="Permission denied (you must be root
         (NOT_LOADED, []),
         ({}, "missing"),
         (NO_NFT | UNKNOWN, "not-loaded"),
+        (NO_NFT, "not-loaded"),
         (nft(R1) | legacy(R2, R2), "wrong-backend"),
         (incompatible("nat"), "refused"),
         (DENIED, "not-permitted"),

@@ -92,11 +92,6 @@ def layer(request: pytest.FixtureRequest) -> LinkLayer:
     return KernelLinkLayer()
 
 
-def test_look(layer: LinkLayer) -> None:
-    """Each device has its MAC address, and a veth that of its other end, as read there."""
-    assert layer.look() == VIEW
-
-
 def test_delete(layer: LinkLayer) -> None:
     """An entry is deleted by all of its fields, and counts as deleted if none has its address."""
     assert layer.delete_neighbour(attrs.evolve(FIRST, mac="0a:00:00:00:00:06")) is False
@@ -208,13 +203,13 @@ class TestOnLinux:
     def test_an_entry_that_goes_just_before_it_is_deleted(
         self, node: Namespace, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        batch = Netlink.batch
+        send_changes = Netlink.send_changes
 
         def go(self: Netlink, messages: Sequence[bytes]) -> object:
             node.batch([f"neigh del {FIRST.ip} dev azure0"])
-            return batch(self, messages)
+            return send_changes(self, messages)
 
-        monkeypatch.setattr(Netlink, "batch", go)
+        monkeypatch.setattr(Netlink, "send_changes", go)
         assert KernelLinkLayer().delete_neighbour(FIRST) is True
 
     def test_who_is_alive_is_read_last(

@@ -7,17 +7,10 @@ from typing import Any
 
 import pytest
 
-from hostrouting.azure_vnet.state import Endpoint, read_state
-from hostrouting.model.prefix import as_ip
+from hostrouting.azure_vnet.state import read_state
 from tests.support.azure_leftovers import state
 
 IPS = ("10.1.0.5", "fd00::5")
-
-
-def test_a_pod() -> None:
-    """A pod has a device and addresses. azure-vnet writes null for what is empty."""
-    assert read_state(state("azv1", *IPS)) == (Endpoint("a-eth0", "azv1", tuple(map(as_ip, IPS))),)
-    assert read_state(state("azv1")) == (Endpoint("a-eth0", "azv1", ()),)
 
 
 def test_a_name_that_a_terminal_would_obey() -> None:

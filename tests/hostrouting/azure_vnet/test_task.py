@@ -57,25 +57,18 @@ def failure(host: azure.AzureHost) -> Any:
     return error
 
 
-def test_it_is_saved_before_anything_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
-    """The undo file, which only root can read, and the log have all of it; the lock is held."""
+def test_what_is_stale_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
+    """Rules first, so that no rule sends packets to a neighbour that is gone; nothing else goes.
+    Before that, all is in the log and in a file for root alone, and the lock is held.
+    """
+    caplog.set_level("INFO")
     host = azure.host()
     then: list[object] = []
-
-    def look() -> None:
-        then.extend([host.files.texts[UNDO], host.files.modes[UNDO], set(host.files.locked)])
-        then.append(caplog.text.count("will delete"))
-
-    host.ebtables.meanwhile(look, nth=BATCH)
-    with caplog.at_level("INFO"):
-        clean(host)
-    assert then == [host.files.texts[UNDO], 0o600, {LAYOUT.lock_path}, 13]
-
-
-def test_what_is_stale_is_deleted() -> None:
-    """Rules first, so that no rule sends packets to a neighbour that is gone; nothing else goes."""
-    host = azure.host()
+    held = host.files.locked
+    host.ebtables.meanwhile(lambda: then.extend([host.files.modes[UNDO], *held]), nth=BATCH)
     result = clean(host)
+    assert then == [0o600, LAYOUT.lock_path]
+    assert caplog.text.count("will delete") == 13
     assert host.ebtables.rules == list(azure.KEPT_RULES)
     assert host.link_layer.neighbours == list(azure.NEIGHBOURS[1:])
     routes = set(host.kernel.snapshot().routes)

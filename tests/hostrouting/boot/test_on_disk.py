@@ -6,7 +6,7 @@ import attrs
 import pytest
 from hypothesis import given
 
-from hostrouting.boot.files import files_of, files_on
+from hostrouting.boot.files import files_of, wanted_files
 from hostrouting.boot.on_disk import gated_on_disk, owned_paths, proof_of_installation
 from hostrouting.boot.program import Program
 from hostrouting.config.settings import MACHINES, HostRoutingConfig
@@ -57,7 +57,7 @@ def test_a_config_json_in_another_layout(document: object, *, is_kept: bool) -> 
     """It stays as it is if it says the same."""
     host = FakeHost()
     host.files.texts[LAYOUT.config_path] = json.dumps(document)
-    written = {file.path: file for file in files_on(host, FULL)}[LAYOUT.config_path]
+    written = {file.path: file for file in wanted_files(host, FULL)}[LAYOUT.config_path]
     assert written.differs(host.files) is not is_kept
 
 
@@ -90,7 +90,7 @@ def test_the_interpreter(path: str, link: str) -> None:
     host = FakeHost(interpreter=interpreter)
     image = attrs.evolve(FakeHost.image(), interpreter=interpreter)
     for each, compiles in ((host, interpreter), (image, None)):
-        program, python, *_ = files_on(each, FULL)
+        program, python, *_ = wanted_files(each, FULL)
         assert isinstance(program, Program)
         assert program.interpreter is compiles
         assert python.target == link

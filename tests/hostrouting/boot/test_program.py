@@ -15,6 +15,7 @@ from hostrouting.boot.program import PACKAGES, Program, pack
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeFiles, h200
+from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.compiled import compiled_program
 from tests.support.programs import completed
 
@@ -76,7 +77,7 @@ def test_the_sources_decide(change: dict[str, bytes | None], *, differs: bool) -
 
 def test_another_head() -> None:
     """It differs, and so does a file that is no archive, or one with a head that Python obeys."""
-    right = pack(SOURCES)
+    right = Program(interpreter=FakeInterpreter()).content()
     assert not Program().differs(files_with(right))
     for wrong in (b"", b"#", b"x" + right, right + b"x", right.replace(b"\n", b"\n0", 1)):
         assert Program().differs(files_with(wrong))
@@ -103,7 +104,8 @@ def test_the_digest(
 
 
 def test_no_sources(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A frozen program that does not have them says how it gets them."""
+    """A frozen program that does not have them says how it gets them, even if it has others."""
+    (tmp_path / "__init__.py").touch()
     monkeypatch.setattr(program, "files_of_package", lambda _: tmp_path)
     with pytest.raises(HostError, match="freeze it again with the package hostrouting installed"):
         program.sources_of_program.__wrapped__()

@@ -11,14 +11,16 @@ from hostrouting.node.ending import TIME_LIMIT
 
 LAYOUT = HostLayout()
 TEXTS = {**units.UNITS, "the drop-in": units.DROP_IN_TEXT}
+SETS, MARKS = "CAP_NET_ADMIN", "CAP_DAC_OVERRIDE"
 FLUSHERS = " nftables-flush.service nftables.service"
 RUN = {
-    LAYOUT.guard_unit: ("guard", "guard", "", ("always", "1")),
-    LAYOUT.routes_unit: ("boot", "static_routes", "", ("on-failure", "60")),
-    LAYOUT.check_unit: ("boot", "route_overlap", "", ("", "")),
-    LAYOUT.probe_unit: ("boot", "probe_rewrite", FLUSHERS, ("on-failure", "10")),
+    LAYOUT.guard_unit: ("guard", "guard", "", ("always", "1"), f"{SETS} {MARKS}", "/run", "kill"),
+    LAYOUT.routes_unit: ("boot", "static_routes", "", ("on-failure", "60"), SETS, "", ""),
+    LAYOUT.check_unit: ("boot", "route_overlap", "", ("", ""), MARKS, "/run", ""),
+    LAYOUT.probe_unit: ("boot", "probe_rewrite", FLUSHERS, ("on-failure", "10"), SETS, "", "kill"),
 }
-"""By unit: function and argument, what comes first, and whether and when it is started again."""
+"""By unit: function, argument, what comes first, when it is started again, what it may do, where it
+may write, and a system call."""
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
@@ -32,12 +34,15 @@ def test_no_unit_pulls_another(text: str) -> None:
 @pytest.mark.parametrize("unit", units.UNITS)
 def test_what_a_unit_runs(unit: str) -> None:
     """A function of the program, after what could undo its work; what fails is tried again."""
-    function, argument, after, restart = RUN[unit]
+    function, argument, after, restart, capabilities, writes, call = RUN[unit]
     settings: dict[str, str] = {}
     for line in units.UNITS[unit].splitlines():
         name, _, value = line.partition("=")
         settings[name] = value
     assert (settings.get("Restart", ""), settings.get("RestartSec", "")) == restart
+    assert settings["CapabilityBoundingSet"] == capabilities
+    assert settings.get("ReadWritePaths", "") == writes
+    assert settings["SystemCallFilter"] == f"pipe pipe2 {call}"
     assert settings["StartLimitIntervalSec"] == "0"  # systemd never gives up
     assert settings["After"] == f"network-online.target{after}"
     assert f"from hostrouting.node import run_{function}; run_{function}()" in settings["ExecStart"]

@@ -376,7 +376,7 @@ LISTS = [
     (other_packets, "RULES_FOR_OTHER_ENDS"),
 ]
 RULES = [(module, of, rule) for module, of in LISTS for rule in getattr(module, of)]
-LAST = {"by_its_devices", "escapes_by_the_device", "unknown"}
+LAST = {"by_its_devices", "escapes_by_the_device", "doubt_the_packets"}
 """Without these, a list has no opinion."""
 
 

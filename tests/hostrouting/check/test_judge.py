@@ -51,6 +51,8 @@ what the hidden card leads to a router is not for neighbours, although it lies i
 + default dev wg1
   ok      |                                               | 10.0.0.128/25 dev=wg1
   overlap | 10.0.0.128/25 via 10.0.0.1 dev eth0 proto 4   | 10.0.0.128/25 dev=wg1
+either of two cards may be the uplink: a third one is not
+  overlap | default via 10.1.0.1 dev eth1 metric 100; link nic2 nic; 172.16.0.0/16 dev nic2
 a doubt about the host is one for all CIDRs
   undecided, doubts default-routes | default dev wg1 | 172.16.0.0/16 10.96.0.0/12 192.168.0.0/16
 allowedDevs names devices beside the uplink; which one the uplink is, expectedDevs says
@@ -65,7 +67,7 @@ broadcast and anycast addresses are this host's own; no range is, nor what anoth
   ok      | broadcast 172.16.5.255/32 dev ib0 proto 2
   overlap | broadcast 172.16.5.255/32 dev ib0 proto 4
   overlap | broadcast 172.16.5.0/24 dev ib0 proto 2
-  ok      | anycast 172.16.5.255/32 dev ib0 proto 2
+  ok      | anycast fd16::/128 dev ib0 proto 2; address fd16::1/64 dev ib0; ipv6 | fd16::/128
 by these, TCP connects in IPv6 alone
   ok        | multicast fd16::/64 via fe80::1 dev eth0 proto 4; ipv6 | fd16::/48
 for a route of the scope of the host, Linux finds no source by a device without an address
@@ -112,6 +114,9 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
   overlap | rule to 172.16.5.0/24 prohibit
   overlap | -main; rule; default via 10.0.0.1 dev eth0 table 100
   overlap | 172.16.5.9/32 dev cali1 metric 9; 172.16.5.9/32 via 10.0.0.1 dev eth0 metric 5
+a next hop that Linux does not use hides no pods
+  ok | 172.16.5.7/32 dev cali1; rule; \
+172.16.5.7/32 table 100 nexthop dev cali1 nexthop dev eth0 dead | 172.16.5.7/32
 what is not judged does not hide pods for certain
   undecided | 172.16.5.7/32 dev cali1; rule; \
 172.16.5.0/24 dev eth0 encap seg6 table 100 | 172.16.5.0/24
@@ -163,11 +168,11 @@ only a single address by a pod's device, not behind a router, is a pod
   overlap   | 172.16.5.9/32 nexthop dev cali1 nexthop via 172.16.9.1 dev cali1 | 172.16.5.128/25
   overlap   | 172.16.5.9/32 dev cali1 table 100; rule to 10.9.0.0/16        | 172.16.5.128/25
   overlap   | 172.16.5.8/32 dev ib0                                         | 172.16.5.128/25
-a route of ours was right until a CNI started, which adds a wider one
+a route of ours, or a typed one, was right until a CNI started, which adds a wider one
 + link ovn-k8s-mp0 openvswitch; 172.16.0.0/14 via 10.128.6.1 dev ovn-k8s-mp0
   undecided, doubts doubtful-route | 172.16.0.0/17 via 10.0.0.1 dev eth0 proto ours
   overlap                          | 172.16.0.0/17 via 10.0.0.1 dev ib0 proto ours
-  ok                               | 172.16.0.0/17 via 10.0.0.1 dev eth0 proto 4
+  undecided, doubts doubtful-route | 172.16.0.0/17 via 10.0.0.1 dev eth0
   ok                               | 172.16.5.9/32 via 10.0.0.1 dev eth0 proto ours
 """)
 def test_plain_packets(row: HostRow) -> None:
@@ -229,7 +234,6 @@ where another rule decides the plain packets, a `not from` is about others of th
 behind a rule for all that this host sends, a rule may select packets of pods
 + elsewhere; 10.244.0.0/24 dev cni0; address 10.244.0.1/24 dev cni0; rule pref 90 iif lo lookup 254
   undecided | rule iif cni0
-  ok        | rule pref 95 lookup 254; rule iif cni0
   ok        | rule pref 95 iif cni0 lookup 254; rule iif cni0
   ok        | rule pref 93 iif lo lookup 254; rule pref 95 lookup 254; rule iif cni0
 by one of several devices, packets may leave through another than the one that has their source

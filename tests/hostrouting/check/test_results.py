@@ -1,5 +1,6 @@
 """hostrouting.check.results: the address of the node, and what happens to packets, in words."""
 
+from hostrouting.check.document import check_document
 from hostrouting.model.prefix import as_ip
 from hostrouting.testing import plain_vm
 from tests.support.ip_text import HostRow, host_rows
@@ -35,9 +36,10 @@ def test_packets_only_may_leave_by_one_of_several_devices(row: HostRow) -> None:
 
 
 def test_families_without_a_default_route() -> None:
-    """Each has a sentence; one whose default route is not judged has none."""
+    """Each has a verdict and a sentence; one whose default route is not judged has no sentence."""
     report = checked(plain_vm().snapshot(), "10.0.0.0/8", service_cidrs=["fd00::/108"])
-    assert [family.verdict for family in report.families] == ["ok", "no-default-route"]
+    verdicts = check_document(report, mode="WARN", findings=())["verdicts"]
+    assert verdicts == {"ipv4": "ok", "ipv6": "no-default-route"}
     assert report.missing_defaults == ["there is no IPv6 default route"]
     not_judged = checked(vm_of("-default; default via 10.0.0.1 dev eth0 tos 4"))
     assert (not_judged.verdict, not_judged.missing_defaults) == ("undecided", [])

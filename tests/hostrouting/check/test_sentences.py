@@ -2,6 +2,7 @@
 
 import pytest
 
+from hostrouting.check.document import check_document
 from hostrouting.check.sentences import check_findings, repair_commands
 from hostrouting.finding import WRONG, Finding
 from tests.support.topologies import checked_as, vm_of
@@ -24,12 +25,12 @@ HOSTS = {
     "competing defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 200",
     "equal defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 100",
     "a tunnel, which does not compete": "default dev wg1 metric 500",
-    "two networks in doubt": "default dev wg1 metric 50",
+    "two networks in doubt": "default dev wg1 metric 50; default dev eth1 metric 900",
     "not judged": "rule pref 50 goto 100; rule pref 50 goto 200; rule pref 50 goto 300",
     "a network of a tunnel and of a card": "172.16.0.0/17 dev wg1 metric 9; "
     "172.16.128.0/17 dev eth1",
     "a default route of a card that is not expected": "default via 10.1.0.1 dev eth1 proto 16 "
-    "metric 50",
+    "metric 50; link cali1 veth",
     "a rule that decides first": "172.16.0.0/17 dev wg1 table 52; 172.16.128.0/17 dev ib0 table 52;"
     "rule pref 5270 lookup 52",
     "a rule for the pods of a second card": f"{BY_ETH1}; rule pref 1536 from 10.0.1.7/32 lookup 2",
@@ -71,6 +72,7 @@ def test_to_allow_a_card_is_no_remedy(kind: str) -> None:
     assert escape.name == "overlap"
     assert escape.remedy is None
     assert "mayAllow" not in escape.facts
+    assert (escape.facts["first"], escape.facts["last"]) == ("172.16.0.0", "172.16.255.255")
 
 
 def test_to_allow_what_hides_a_cni_is_no_remedy() -> None:
@@ -95,11 +97,13 @@ def test_the_sentence_of_a_verdict_with_several_doubts() -> None:
     assert family.sentence == "hostrouting does not judge rule 50: from all goto 100; and 2 more"
 
 
-@pytest.mark.parametrize(("key", "count"), [("metric 9 proto 4", 1), ("proto ours", 0)])
-def test_a_route_of_ours_has_the_place_of_a_command(key: str, count: int) -> None:
-    """Then only a configuration repairs the host."""
-    host = vm_of(f"172.16.0.0/15 dev eth1; 172.16.0.0/16 dev ib0 {key}")
-    assert len(repair_commands(checked_as(host, ""))) == count
+@pytest.mark.parametrize(("key", "count", "metric"), [("metric 9", 1, 1), ("proto ours", 0, 0)])
+def test_a_route_of_ours_has_the_place_of_a_command(key: str, count: int, metric: int) -> None:
+    """Then only a configuration repairs the host. Programs get all keys of the route."""
+    report = checked_as(vm_of(f"172.16.0.0/15 dev eth1; 172.16.0.0/16 dev ib0 {key}"), "")
+    assert len(repair_commands(report)) == count
+    [route] = check_document(report, mode="WARN", findings=())["repair"]
+    assert route == {"destination": "172.16.0.0/16", "gateway": "", "dev": "", "metric": metric}
 
 
 def test_each_line(snapshot: object) -> None:

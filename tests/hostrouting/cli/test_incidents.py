@@ -18,9 +18,9 @@ from hostrouting.release import PASSED, REFUSED
 from hostrouting.status import find_status
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
-from tests.support.incidents import GUARDED, KUBELET, config, let_pass
+from tests.support.incidents import GUARDED, KUBELET, config, garble, let_pass
 from tests.support.node import FakeNodeClock, logged
-from tests.support.statuses import INCIDENTS, OVERRIDE, right_but, start_router
+from tests.support.statuses import INCIDENTS, OVERRIDE, Change, lost, right_but, start_router
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, manager_of
 
 BACKUP = json.dumps(config(*REPAIR, guard=GUARDED))
@@ -44,6 +44,7 @@ def commands_of(words: str, host: FakeHost) -> Iterator[str]:
 
 def type_in(host: FakeHost, line: str) -> None:
     """Type this line. No command may fail, but a question may have any answer."""
+    line = line.replace(LAYOUT.node_command, "hostrouting")
     for part in line.split(" && "):
         printed = b""
         for command in part.split(" | "):
@@ -149,6 +150,22 @@ def test_a_route_that_works_is_moved_by_no_printed_command() -> None:
         routes = host.kernel.snapshot().routes
         assert {route.devs for route in routes if route.protocol == OURS} == {("eth0",)}
         assert "repair" not in say(*page.split(), host=host).out.replace("would repair", "")
+
+
+@pytest.mark.parametrize("change", [lost(LAYOUT.config_path), garble])
+def test_a_configuration_that_nobody_has_saved(change: Change) -> None:
+    """Each command says how to make a new one; `check` judges by an empty one until then."""
+    host = right_but(change)()
+    for words in ("status", f"check {CIDR}", f"repair {CIDR}"):
+        said = say(*words.split(), host=host)
+        assert said.code == 2
+        assert "(echo '{}' | hostrouting repair CIDR --config - > FILE)" in said.out + said.err
+        assert f"if a newer hostrouting wrote it: {LAYOUT.node_command} status" in str(said)
+    assert say("check", CIDR, "--config", "-", host=host, stdin=b"{}").code == 0
+    proposed = say("repair", CIDR, "--config", "-", host=host, stdin=b"{}").out
+    written = json.dumps({**json.loads(proposed), "gate": {"units": [KUBELET]}}).encode()
+    assert say("apply", "--config", "-", "--allow-removal", host=host, stdin=written).code == 0
+    assert find_status(host).state == "in force"
 
 
 @pytest.mark.parametrize("right", CARDS)

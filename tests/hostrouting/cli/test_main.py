@@ -94,6 +94,7 @@ def test_a_file_that_is_not_what_it_should_be(
     said = say(*words.split(), str(path))
     assert (said.code, said.out) == (2, "")
     assert str(path) in said.err
+    assert say(*words.split(), "").err.startswith("hostrouting: '' cannot be read: ")
     [fault] = say(*words.split(), str(path), "--json").json["faults"]
     assert fault["rule"] in said.err
 
@@ -113,16 +114,18 @@ def test_a_device_that_is_typed() -> None:
     assert f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -" in said.lines
 
 
-@pytest.mark.parametrize("pipe", ["-", "/dev/fd/N"])
-def test_a_configuration_that_is_piped(pipe: str) -> None:
-    """It cannot be read again, so the command that is proposed needs it in a file."""
+@pytest.mark.parametrize(
+    ("given", "named"), [("-", "FILE"), ("/dev/fd/{}", "FILE"), ("{1}", "{1}")]
+)
+def test_a_configuration_that_is_piped(given: str, named: str) -> None:
+    """It cannot be read again, so the proposed command needs it in a file, such as in /dev/shm."""
     piped = json.dumps({"routeOverlap": {"serviceCidrs": [CIDR], "mode": "STRICT"}}).encode()
-    with tempfile.TemporaryFile() as file:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
         file.write(piped)
         file.seek(0)
-        path = pipe.replace("N", str(file.fileno()))
+        path, name = (text.format(file.fileno(), file.name) for text in (given, named))
         said = say("check", "--config", path, "10.9.0.0/16", kernel=h200(), stdin=piped)
-    line = "hostrouting repair 10.9.0.0/16 --config FILE | hostrouting apply --config -"
+    line = f"hostrouting repair 10.9.0.0/16 --config {name} | hostrouting apply --config -"
     assert f"  {line}" in said.lines
 
 

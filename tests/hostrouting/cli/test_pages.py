@@ -196,11 +196,7 @@ CASES: dict[
     "apply: no default route": (APPLY, of(FakeKernel), document()),
     "apply: what is piped is empty": ("apply --config -", of(h200)),
     "apply: routes wait for a device to be named": (APPLY, after(right, start_vpn), GATED),
-    "apply: another drop-in takes the gate away, STRICT": (
-        APPLY,
-        right_but(load_override),
-        GATED,
-    ),
+    "apply: another drop-in takes the gate away, STRICT": (APPLY, right_but(load_override), GATED),
     "apply: another drop-in takes the gate away, WARN": (
         APPLY,
         right_but(load_override, routeOverlap=WARN),
@@ -232,7 +228,7 @@ CASES: dict[
 }
 
 
-CALL = re.compile(rf"\bhostrouting ((?:{'|'.join(COMMANDS)})\b[^|;&\n]*)")
+CALL = re.compile(rf"\bhostrouting ((?:{'|'.join(COMMANDS)})\b[^|;&>\n]*)")
 """A call of hostrouting that is printed, and its words."""
 READING = {"check", "plan", "repair", "status"}
 """The commands that change nothing: one host will do for the page and the document."""

@@ -8,25 +8,26 @@ from hostrouting.config.cni import CNIS, cni_row
 @pytest.mark.parametrize(
     ("name", "kind", "cni"),
     [
-        ("lxc12", "veth", "Cilium"),
+        ("lxc12", "veth", "Cilium pod"),
         ("lxcbr0", "bridge", ""),
-        ("wg-v6.cali", "wireguard", "Calico"),
-        ("vxlan-v6.calico", "vxlan", "Calico"),
-        ("wg51820", "wireguard", "unbounded-net"),
+        ("wg-v6.cali", "wireguard", "Calico network"),
+        ("vxlan-v6.calico", "vxlan", "Calico network"),
+        ("vlan.eth.7", "vlan", "AWS VPC CNI marked"),
+        ("wg51820", "wireguard", "unbounded-net network"),
         ("wg518xx", "wireguard", ""),
-        ("gn167772165", "geneve", "unbounded-net"),
+        ("gn167772165", "geneve", "unbounded-net network"),
         ("gn_to_office", "geneve", ""),
         ("ipiptunnel0", "ipip", ""),
-        ("ovn-k8s-mp0", "", "OVN-Kubernetes"),
+        ("ovn-k8s-mp0", "", "OVN-Kubernetes network"),
         ("ovn-k8s-mpx", "", ""),
-        ("ovn-k8s-mpx", "openvswitch", "OVN-Kubernetes"),
-        ("cbr0", "bridge", "kubenet"),
+        ("ovn-k8s-mpx", "openvswitch", "OVN-Kubernetes network"),
+        ("cbr0", "bridge", "kubenet bridge"),
     ],
 )
 def test_whose_a_device_is(name: str, kind: str, cni: str) -> None:
-    """Both its name and its kind have to fit; where the name has a number, only digits do."""
+    """Name and kind have to fit; where the name has a number, only digits do."""
     row = cni_row(name, kind)
-    assert (row[0].name if row else "") == cni
+    assert (f"{row[0].name} {row[1].use}" if row else "") == cni
 
 
 def test_protocols_of_cnis() -> None:

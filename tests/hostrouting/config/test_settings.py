@@ -90,7 +90,6 @@ def test_a_misspelt_key_alone(key: str) -> None:
 
 
 @text_rows("""
-{"guard": {}, "static_route": {}} | static_route: unknown key; did you mean staticRoutes?
 {"guard": {}, "\\u001b[2J": 1} | ["\\u001b[2J"]: unknown key; the known keys are staticRoutes,
 {"guard": {}, "static_route": null} | static_route: unknown key; did you mean staticRoutes?
 {"routeOverlap": {"modes": ""}} | routeOverlap.modes: unknown key; did you mean mode?
@@ -175,6 +174,8 @@ def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with path.open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
         assert HostRoutingConfig.load("-") == expected
+        with pytest.raises(ConfigError, match="standard input is empty"):
+            HostRoutingConfig.load("-")
 
 
 CONSTRUCT: Any = HostRoutingConfig
@@ -227,6 +228,17 @@ RIGHT: dict[str, Any] = {
     "guard": {},
     "gate": {"units": ["kubelet.service"]},
 }
+EARLY = """\
+static-routes systemd-networkd netplan-wpa-eth0 udev dbus dbus-broker messagebus NetworkManager
+NetworkManager-wait-online NetworkManager-dispatcher NetworkManager-initrd nm-cloud-setup networking
+network netplan-ovs-cleanup ifup@eth0 ifupdown-pre ifupdown-wait-online dhcpcd dhcpcd@eth0 dhclient
+dhclient@eth0 dhclient6@eth0 wpa_supplicant wpa_supplicant@eth0 wpa_supplicant-wired@eth0
+wpa_supplicant-nl80211@eth0 iwd connman connman-wait-online wicked wickedd wickedd-nanny
+wickedd-auto4 wickedd-dhcp4 wickedd-dhcp6 frr bird bird6 openvswitch openvswitch-switch
+openvswitch-nonetwork ovs-vswitchd ovsdb-server ovs-configuration ovs-delete-transient-ports
+cloud-init cloud-init-local cloud-init-main cloud-init-network cloud-init-hotplugd openibd rdma
+rdma-ndd rdma-load-modules@eth0 nftables nftables-flush iptables ip6tables firewalld ufw
+netfilter-persistent"""
 # Where a value is put; how its fault begins after the path and the value; and the values.
 VALUES: dict[str, dict[str, list[Any]]] = {
     "staticRoutes.routes[0].dev": {
@@ -283,13 +295,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
             *("a.socket", "a/b.service", "@.service", "%n.service")
         ],
         "is longer than 253 characters": ["a" * 246 + ".service"],
-        "is needed for the network, or by the gate": [
-            f"{name}.service"
-            for name in (
-                *("static-routes", "systemd-networkd", "netplan-wpa-eth0", "dbus", "openibd"),
-                *("ifup@eth0", "dhcpcd@eth0", "dhcpcd", "NetworkManager-wait-online", "nftables"),
-            )
-        ],
+        "is needed for the network, or by the gate": [f"{name}.service" for name in EARLY.split()],
         "starts the containers of the whole host; name the unit that must wait, such as "
         "kubelet.service": [
             *("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")

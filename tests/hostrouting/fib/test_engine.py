@@ -1,13 +1,11 @@
 """The engine says what a naive scan says."""
 
-from ipaddress import ip_address
-
 import pytest
-from hypothesis import assume, event, given
+from hypothesis import assume, event, example, given
 
 from hostrouting.fib.engine import NO_ROUTE, Decision, Fib
 from hostrouting.model.prefix import Prefix, ip_at
-from hostrouting.model.rule import Rule, default_rules
+from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import plain_vm
 from tests.support.ip_text import HostRow, host_rows
@@ -27,16 +25,6 @@ def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
         assert (decision.kind, decision.route) == scanned(snapshot, family, address)
 
 
-def test_not_is_about_all_that_a_rule_selects_by() -> None:
-    """Of two rules with the same conditions, each is passed over only inside its own `to`."""
-    host = vm_of(
-        "elsewhere; rule pref 9 not to 10.0.0.0/8 fwmark 0x0/0xff lookup 100; "
-        "rule pref 9 not to 10.9.0.0/27 fwmark 0x0/0xff lookup 100"
-    )
-    for address, dev in (("10.9.0.1", "eth0"), ("10.9.0.32", "ib0"), ("11.0.0.0", "ib0")):
-        assert Fib(host, 4).lookup(ip_address(address)).devs == (dev,)
-
-
 def test_a_route_to_the_last_address_of_a_block() -> None:
     """It is a cell of its own."""
     block = Prefix.parse("10.9.0.0/24")
@@ -45,6 +33,7 @@ def test_a_route_to_the_last_address_of_a_block() -> None:
     assert cells == [(block.first, block.last - 1), (block.last, block.last)]
 
 
+@example((4, vm_of("rule fwmark 1/1 lookup 7; rule fwmark 1/1 lookup 8; default dev a table 8")))
 @given(nodes())
 def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
     """A packet that meets the conditions of a rule ends as the plain one, or at a listed end."""
@@ -84,17 +73,16 @@ def end_of_met(fib: Fib, met: Rule, address: int) -> Decision:
     return decision._replace(rule=original)
 
 
-def test_ipv4_without_the_rule_for_table_main() -> None:
-    """Linux follows the rule that is left. Only in IPv6 may it use the table all the same."""
-    fib = Fib(plain_vm().snapshot()._replace(rules=default_rules(4)[:1]), 4)
-    assert fib.lookup("8.8.8.8") == NO_ROUTE
-    assert str(NO_ROUTE) == "no-route"
-
-
 @host_rows("""
 a rule that refuses packets decides; Linux suppresses no refusal
   prohibit  | rule pref 9 prohibit
   blackhole | blackhole default table 8; rule pref 9 lookup 8 suppress 0
+Linux follows the rules that are left; only in IPv6 may it use table main all the same
+  no-route | -main
+of two rules with the same conditions, each is passed over only inside its own `to`
++ elsewhere; rule pref 9 not to 10.0.0.0/8 fwmark 0/255 lookup 100
+  eth0 | rule pref 9 not to 10.9.0.0/27 fwmark 0/255 lookup 100
+  ib0  | rule pref 9 not to 10.9.0.32/27 fwmark 0/255 lookup 100
 a rule for what the host sends leaves none of it to another
   eth0 | rule pref 8 iif lo lookup 254; rule pref 9 from 0.0.0.0/8 iif lo prohibit
 a rule with two selectors selects only packets that meet both; the plain one has user 0
@@ -106,16 +94,13 @@ a rule with two selectors selects only packets that meet both; the plain one has
 a route is used as long as one of its next hops is not dead, and leads to those alone
 + 10.9.0.0/16 dev wider
   eth0 eth1 | 10.9.0.0/24 nexthop dev eth0 nexthop dev eth1
-  eth1      | 10.9.0.0/24 nexthop dev eth0 dead nexthop dev eth1
   eth0      | 10.9.0.0/24 nexthop dev eth0 nexthop dev eth1 dead
   wider     | 10.9.0.0/24 nexthop dev eth0 dead nexthop dev eth1 dead
-  wider     | 10.9.0.0/24 dev eth0 dead
   eth0      | 10.9.0.0/24 dev eth0 linkdown
 Linux lists what has expired until its next clean-up, and does not use it
 + 10.9.0.0/16 dev wider
   wider  | 10.9.0.0/24 dev narrow expired
   narrow | 10.9.0.0/24 dev narrow expires
-  narrow | 10.9.0.0/24 dev narrow
 plain packets have no type of service
   wider | 10.9.0.0/16 dev wider; 10.9.0.0/24 dev narrow tos 16
 """)
@@ -123,6 +108,7 @@ def test_what_becomes_of_a_packet(row: HostRow) -> None:
     """The devices by which 10.9.0.1 leaves, or what refuses it."""
     decision = Fib(vm_of(row.host), 4).lookup("10.9.0.1")
     assert (" ".join(decision.devs) or decision.kind) == row.answer
+    assert decision != NO_ROUTE or str(decision) == "no-route"
 
 
 def test_an_address_of_the_other_family() -> None:
@@ -135,3 +121,9 @@ def test_a_rule_for_vrfs() -> None:
     host = plain_vm().snapshot()
     rules = (Rule(4, 9, "unreachable", l3mdev=True), *host.rules)
     assert Fib(host._replace(rules=rules), 4).lookup("8.8.8.8").devs == ("eth0",)
+
+
+def test_tables_for_plain_packets() -> None:
+    """Those of all rules but the ones that need more than a destination."""
+    host = vm_of("rule fwmark 1/1 lookup 7; rule to 10.9.0.0/16 lookup 8; rule not iif a lookup 9")
+    assert Fib(host, 4).tables_for_plain == {8, 9, 253, 254, 255}

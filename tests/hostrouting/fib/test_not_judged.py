@@ -9,6 +9,7 @@ from tests.support.topologies import checked, checked_as, vm_of
 @host_rows("""
 a rule is named, and matters for its own destination; one with `not`, anywhere
   rule 50: from all goto 100 | rule pref 50 goto 100
+  rule 50: not from all fwmark 0x1/0xff goto 100 | rule pref 50 not fwmark 1/0xff goto 100
   ok | rule pref 50 to 172.16.5.0/24 goto 100 | 10.99.0.0/16
   rule 50: from all to 172.16.5.0/24 goto 100 | rule pref 50 to 172.16.5.0/24 goto 100
   rule 50: from all lookup main suppress_ifgroup 7 | rule pref 50 lookup 254 ifgroup 7
@@ -18,6 +19,9 @@ a rule is named, and matters for its own destination; one with `not`, anywhere
 a rule that only packets of pods take is named where these are expected
   ok                              | rule pref 50 from 10.99.0.0/16 goto 100
   ok                              | rule pref 50 from 10.99.0.0/16 lookup 254 ifgroup 7
+no packets of pods are left for a rule after one for all packets
++ 10.244.0.0/24 dev cni0; address 10.244.0.1/24 dev cni0
+  ok | elsewhere; rule pref 40000 iif cni0 lookup 100
 a route is named, and matters where it lies
   route 172.16.5.0/24 proto unspec nhid 7 (its next hops are not listed) | 172.16.5.0/24 nhid 7
   ok | 172.16.5.0/24 nhid 7 | 10.99.0.0/16
@@ -29,6 +33,7 @@ a route is named, and matters where it lies
   encap 99 (an encapsulation that may change the destination) \
 | 172.16.5.0/24 via 10.0.0.1 dev eth0 encap 99
   ok | 172.16.5.0/24 via 10.0.0.1 dev eth0 encap 99 | 10.99.0.0/16
+  ok | 172.16.5.0/24 via 10.0.0.1 dev eth0 encap mpls
   ok | 172.16.5.0/24 dev eth1 | allow=eth1
 an IPv6 route for packets from some sources hides the others to its prefix
   (for packets from fd00::/64) \
@@ -55,25 +60,3 @@ def test_what_is_not_judged_for_marked_packets(action: str) -> None:
     [marked] = [rule for rule in host.rules if rule.priority == 50]
     assert doubt.sentence.count(str(marked)) == 1
     assert checked(host, intended_rules=["fwmark 0x1/0xff"]).verdict == "ok"
-
-
-@pytest.mark.parametrize("forwards", [False, None, True])
-@host_rows("""
-a host that does not forward turns to an equal route through another device, in IPv6 alone
-+ ipv6; 8000::/4 via fe80::1 dev eth0 metric 1024 proto 9
-  ok        | 8000::/4 via fe80::2 dev ib0 metric 2000 proto 9  | 8000::/4
-  ok        | 8000::/4 via fe80::2 dev eth0 metric 1024 proto 9 | 8000::/4
-  ok        | ::/0 via fe80::2 dev eth1 metric 1024             | 8000::/4 dev=eth0,eth1
-  ok        | 172.16.0.0/16 via 10.0.0.1 dev eth0; 172.16.0.0/16 via 10.1.0.1 dev ib0
-it does so only while a gateway does not answer, and if it uses the first route at all
-+ ipv6; 8000::/4 via fe80::2 dev ib0 metric 1024 proto 9
-  ok        | 8000::/4 dev eth0 metric 512 proto 9; 8000::/4 dev eth0 metric 1024 proto 9 | 8000::/4
-  ok        | 8000::/4 via fe80::1 dev eth0 metric 512; 8000::/4 via fe80::1 dev eth0 metric 1024 \
-| 8000::/4
-""")
-def test_equal_routes_that_several_routers_advertise(
-    row: HostRow, *, forwards: bool | None
-) -> None:
-    """The verdict of a host that does not forward, or of which that is not known."""
-    host = vm_of(row.host)._replace(ipv6_forwarding=forwards)
-    assert checked_as(host, row.asked).verdict == ("ok" if forwards else row.answer)

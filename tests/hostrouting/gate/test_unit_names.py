@@ -2,14 +2,14 @@
 
 import pytest
 
-from hostrouting.gate.unit_names import instance_pattern, is_template, plain_instance, template_of
+from hostrouting.gate.unit_names import instance_pattern, is_template, template_of, unused_instance
 
 
 def test_a_template() -> None:
     """Nothing stands between its first @ and the last dot."""
     assert is_template("a.b@.service")
     assert template_of("a.b@.service") == "a.b@.service"
-    assert plain_instance("a.b@.service") == "a.b@hostrouting-probe.service"
+    assert unused_instance("a.b@.service") == "a.b@hostrouting-probe.service"
     assert instance_pattern("a.b@.service") == "a.b@*.service"
 
 
@@ -20,4 +20,4 @@ def test_other_units(unit: str) -> None:
     """An instance is what stands between the two; it stands for itself."""
     assert template_of(unit) == ("a@.service" if "@" in unit else unit)
     assert not is_template(unit)
-    assert plain_instance(unit) == instance_pattern(unit) == unit
+    assert unused_instance(unit) == instance_pattern(unit) == unit

@@ -2,7 +2,6 @@
 
 import pytest
 
-from hostrouting.finding import Remedy
 from hostrouting.gate.unit_states import State, UnitState, unit_states
 from hostrouting.host.layout import HostLayout
 from hostrouting.testing import FakeManager
@@ -10,6 +9,18 @@ from hostrouting.testing import FakeManager
 UNIT = "kubelet.service"
 NOW = "Thu 2026-01-01 00:00:00 UTC"
 ERRORS = ("172.16.0.0/16 leaves through ib0", "it was refused")
+SEE, STATUS = f"see: journalctl -u {UNIT}", f"see: systemctl status {UNIT}"
+AGAIN = f"systemctl reset-failed {UNIT} && systemctl start {UNIT}"
+REMEDIES: dict[State, str] = {
+    "stuck": f"{SEE}; or, when that is mended, as root: {AGAIN}",
+    "masked": f"as root: systemctl unmask {UNIT}",
+    "fails": SEE,
+    "skipped": STATUS,
+    "unknown": "if gate.units has a wrong name, correct it there",
+    "waiting": SEE,
+    "queued": "to see which: systemctl list-jobs",
+    "stopped": STATUS,
+}
 
 
 def manager_with(unit: str = UNIT, **properties: str) -> FakeManager:
@@ -21,14 +32,14 @@ def manager_with(unit: str = UNIT, **properties: str) -> FakeManager:
 @pytest.mark.parametrize(
     ("properties", "state"),
     [
-        ({"ActiveState": "active"}, "runs"),
         ({"ActiveState": "reloading"}, "runs"),
         ({"ActiveState": "active", "LoadState": "masked"}, "runs"),
         ({"ActiveState": "activating", "SubState": "condition"}, "waiting"),
         ({"ActiveState": "activating", "SubState": "start-pre"}, "starting"),
         ({"ActiveState": "activating", "SubState": "auto-restart"}, "fails"),
+        ({"ActiveState": "activating", "SubState": "auto-restart-queued"}, "fails"),
         ({"ActiveState": "failed"}, "stuck"),
-        ({"ActiveState": "inactive", "LoadState": "masked"}, "masked"),
+        ({"LoadState": "masked", "UnitFileState": "masked-runtime"}, "masked"),
         ({"ActiveState": "failed", "LoadState": "masked"}, "masked"),
         ({"ActiveState": "inactive", "LoadState": "not-found"}, "unknown"),
         ({"ActiveState": "inactive"}, "stopped"),
@@ -45,18 +56,10 @@ def test_each_state(properties: dict[str, str], state: State) -> None:
     [found] = unit_states(manager_with(**properties), [UNIT], [UNIT])
     assert (found.unit, found.state, found.since) == (UNIT, state, NOW)
     assert found.reasons == (ERRORS if state in {"fails", "stuck"} else ())
+    options = " --runtime" if "UnitFileState" in properties else ""  # a mask until the next boot
+    assert str(found.remedy or "") == REMEDIES.get(state, "").replace("unmask", f"unmask{options}")
     assert found.sentence.startswith(f"{UNIT} ")
     assert found.sentence.endswith(f" (since {NOW})")
-
-
-@pytest.mark.parametrize(
-    ("file_state", "options"), [("masked", ""), ("masked-runtime", " --runtime")]
-)
-def test_the_end_of_a_mask(file_state: str, options: str) -> None:
-    """A mask until the next boot has another command than one that lasts."""
-    manager = manager_with(ActiveState="inactive", LoadState="masked", UnitFileState=file_state)
-    [unit] = unit_states(manager, [UNIT], [UNIT])
-    assert unit.remedy == Remedy(command=f"systemctl unmask{options} {UNIT}")
 
 
 def test_what_is_not_gated() -> None:
@@ -73,6 +76,5 @@ def test_instances() -> None:
     """Those that are loaded, and not the one by which the gate of a template is asked about."""
     names = ("a@1.service", "a@hostrouting-probe.service")
     manager = FakeManager(properties={key: {"ActiveState": "active"} for key in names})
-    assert [unit.unit for unit in unit_states(manager, ["a@.service"], ["a@.service"])] == [
-        "a@1.service"
-    ]
+    units = unit_states(manager, ["a@.service"], ["a@.service"])
+    assert [unit.unit for unit in units] == ["a@1.service"]

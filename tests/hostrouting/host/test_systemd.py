@@ -89,11 +89,14 @@ def test_a_start_that_is_canceled() -> None:
 
 
 def test_the_errors_of_a_unit() -> None:
-    """Only errors since that time that root has logged as the gate or as one of our services."""
-    run = Systemctl(sync="", quiet="a line\n\nanother\n")
+    """Only errors since that time that root has logged as the gate or as one of our services.
+
+    Starts within a second log the same lines, which are one.
+    """
+    run = Systemctl(sync="", quiet="a line\n\nanother\na line\nanother\n")
     assert SystemdManager(run=run).errors_of(UNIT, "Thu 09:00") == ("a line", "another")
-    ours = "_UID=0 SYSLOG_IDENTIFIER=env SYSLOG_IDENTIFIER=hostrouting "
-    assert f"--since=Thu 09:00 --priority=err {ours}" in run.commands[-1]
+    ours = f"_UID=0 SYSLOG_IDENTIFIER=env SYSLOG_IDENTIFIER=hostrouting _SYSTEMD_UNIT={UNIT}"
+    assert run.commands[-1].endswith(f" --since=Thu 09:00 --priority=err {ours}")
     assert SystemdManager(run=run).errors_of(UNIT, "") == (), "it has not started"
     assert len(run.commands) == 2
 

@@ -21,6 +21,7 @@ from hostrouting.testing.interpreter import FakeInterpreter
 from phases.testing import FakeClock
 from tests.support.configs import configs
 from tests.support.node import without_default
+from tests.support.statuses import written
 from tests.support.tasks import (
     CIDR,
     LAYOUT,
@@ -133,22 +134,22 @@ CASES = {
         )
         for target in ("sysinit", "basic", "network-pre", "network", "network-online")
     },
-    "a unit with a root of its own": case(
-        f"{MACHINES} has RootDirectory=, so root would run the gate from files that may be another "
-        "user's; leave it out of gate.units, or take the setting away",
-        with_properties(PROBE_UNIT, RootDirectory="/srv/app"),
-    ),
-    "an instance with folders of its own": case(
-        f"{KUBE1} has BindPaths=, so root would run the gate from files that may be another "
-        "user's; leave it out of gate.units, or take the setting away",
-        with_properties(KUBE1, BindPaths="/srv:/etc:rbind", User="app"),
-    ),
     **{
-        f"folders of its own, and the user {user!r}": case(
-            "", with_properties(KUBE1, BindPaths="/var/lib/kubelet:/srv:rbind", User=user)
+        f"a unit with {setting}": case(
+            f"{KUBE1} has {setting}=, so root would run the gate from files that may be another "
+            "user's; leave it out of gate.units, or take the setting away",
+            with_properties(KUBE1, User=user, **{setting: "/srv:/etc"}),
         )
-        for user in ("", "0", "root")
+        for user, setting in (
+            *(("root", "RootDirectory"), ("", "RootImage"), ("app", "BindPaths")),
+            *(("app", "BindReadOnlyPaths"), ("app", "ExtensionDirectories")),
+            *(("app", "ExtensionImages"), ("app", "MountImages")),
+        )
     },
+    "an instance that is not loaded": case(
+        f"{KUBE1} has RootDirectory=, so root would run the gate from files",
+        after(written(f"{LAYOUT.unit_path(KUBE1)}.d/50.conf", "RootDirectory=/srv\n")),
+    ),
     "another name of a unit": case(
         "k8s.service is another name of kubelet.service, and the gate needs the unit's own; name "
         "kubelet.service in gate.units",

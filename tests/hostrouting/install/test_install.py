@@ -12,9 +12,9 @@ from hypothesis import example, given, settings, strategies as st
 import phases
 from hostrouting.boot.files import files_of
 from hostrouting.boot.units import HEADER
-from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig
-from hostrouting.config.settings import MACHINES, GuardConfig, gated_units
-from hostrouting.errors import ConfigError, RequirementError
+from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig, StaticRoutesConfig
+from hostrouting.config.settings import MACHINES, GateConfig, GuardConfig, gated_units
+from hostrouting.errors import ConfigError, HostRoutingError, RequirementError, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.probe.table import TABLE, probe_comments
@@ -25,7 +25,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.examples import scaled
-from tests.support.mishaps import Killed, Mishaps, full, killed, mishap_host
+from tests.support.mishaps import Killed, Mishaps, ctrl_c, full, killed, mishap_host
 from tests.support.sections import expect
 from tests.support.tasks import (
     CIDR,
@@ -39,8 +39,11 @@ from tests.support.tasks import (
     failure_of,
     left_to_do,
     manager_of,
+    our_destinations,
     our_routes,
+    ours,
     run,
+    undo,
 )
 from tests.support.topologies import dual_stack_h200
 
@@ -319,6 +322,114 @@ class TestOrder:
         assert host.files.texts == {}
 
 
+@settings(max_examples=scaled(100))
+@given(
+    old=possible() | st.just(NOTHING),
+    new=possible() | st.just(NOTHING),
+    nth=st.integers(1, 45),
+    error=st.sampled_from([full, ctrl_c, None]),
+    runs_again=st.booleans(),
+)
+def test_undo(
+    *,
+    old: HostRoutingConfig,
+    new: HostRoutingConfig,
+    nth: int,
+    error: Callable[[str], BaseException] | None,
+    runs_again: bool,
+) -> None:
+    """Whatever a run has done, and wherever it has failed: files and routes are as before it."""
+    host, mishaps = node()
+    unlocked: list[str] = []
+
+    def look(event: str) -> None:
+        if not event.startswith("lock") and LAYOUT.lock_path not in host.files.locked:
+            unlocked.append(event)
+
+    apply(host, old)
+    files, routes = disk(host), ours(host)
+    task = Configure(new, host=host, allow_removal=True)
+    if error is not None:
+        mishaps.arm(nth, error)
+    with suppress(KeyboardInterrupt):
+        apply_task(task)
+    mishaps.disarm()
+    if runs_again:
+        apply_task(task)
+    mishaps.watch = look
+    for _ in range(2):
+        apply_task(phases.task("undo")(task.undo))
+        assert differing(disk(host), files) == []
+        assert in_order(ours(host)) == in_order(routes)
+    assert unlocked == []
+
+
+def in_order(routes: list[str]) -> list[str]:
+    """The routes by prefix; those to one prefix in the order in which Linux tries them."""
+    return sorted(routes, key=lambda route: route.split()[0])
+
+
+class TestUndo:
+    """An undo brings back what was installed, and what another run has installed since stays."""
+
+    def test_while_undo_waits_for_the_lock(self) -> None:
+        """It stays with its routes."""
+        host, mishaps = mishap_host()
+        task = Configure(WANTED, host=host)
+        run(task)
+        other = Configure(config("10.7.0.0/16"), host=host, allow_removal=True)
+        mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other))
+        failure_of(undo, task, of=HostRoutingError, match="another run")
+        assert read_installed(host) == other.config
+        assert our_destinations(host) == ["10.7.0.0/16"]
+
+    def test_the_gate_of_another_task(self) -> None:
+        """An undo takes the gate and the guard along only if no other section has changed since."""
+        gate = GateConfig(("kubelet.service",))
+        whole = WANTED._replace(gate=gate, guard=GuardConfig(enabled=True))
+        host = FakeHost(kernel=h200())
+        routes, check = (
+            make(whole, host=host) for make in (ConfigureStaticRoutes, CheckRouteOverlap)
+        )
+        run(routes)
+        run(check)
+        undo(routes)
+        assert read_installed(host) == whole._replace(static_routes=StaticRoutesConfig())
+        undo(check)
+        assert read_installed(host) == HostRoutingConfig(gate=gate)
+
+    def test_a_removal_since(self) -> None:
+        """Where the section was empty before, nothing is left to take back, nor to guard."""
+        host = configured(config(cidrs=("10.9.0.0/16",))._replace(guard=GuardConfig(enabled=True)))
+        task = ConfigureStaticRoutes(config("10.8.0.0/16"), host=host)
+        run(task)
+        run(Remove(host=host))
+        undo(task)
+        assert read_installed(host) == NOTHING
+
+    def test_a_conflict(self) -> None:
+        """The configuration that units have waited for comes back."""
+        host, conflicting = FakeHost(kernel=h200()), config("172.16.0.0/16")
+        failure_of(run, Configure(conflicting, host=host), of=RouteConflict)
+        task = Configure(WANTED, host=host)
+        run(task)
+        added = ours(host)
+        error = failure_of(undo, task, of=RouteConflict)
+        assert read_installed(host) == conflicting
+        assert our_destinations(host) == [], "the routes of the undone run are gone"
+        changes = [(change.verb, str(change.route)) for change in effects_of(error).changes]
+        assert changes == [("delete", route) for route in added]
+
+    def test_what_cannot_be_read(self) -> None:
+        """It is replaced by what was installed before the run."""
+        host = configured(WANTED)
+        task = Configure(GUARDED, host=host)
+        run(task)
+        host.files.texts[LAYOUT.config_path] = "{"
+        undo(task)
+        assert read_installed(host) == WANTED
+
+
 ORIGINAL_SCRIPT = "/etc/aks-flex-node/static-routes.sh"
 ORIGINAL = {
     LAYOUT.unit_path(LAYOUT.routes_unit): f"[Service]\nExecStart={ORIGINAL_SCRIPT}\n",
@@ -356,7 +467,8 @@ class TestOriginal:
 
     def test_replaced(self, host: FakeHost) -> None:
         """Its links go before its files, its units become ours, and its script stays."""
-        run(Configure(WANTED, host=host))
+        done = effects_of(run(Configure(WANTED, host=host)))
+        assert done.log_fields() == {"verdict": "ok", "findings": 0, "routes": 2, "files": 18}
         writes = host.files.writes
         before = writes[: writes.index(LAYOUT.program_path)]
         assert set(ORIGINAL_LINKS) <= set(before)
@@ -477,7 +589,9 @@ def test_an_unusable_config_json(text: str | None, rule: str, wanted: HostRoutin
         del host.files.links[LAYOUT.config_path]
         host.files.texts[LAYOUT.config_path] = text
     before = disk(host)
-    correct = "; correct .*json, or put it back; then: hostrouting status; with a b"
+    correct = (
+        "; correct the file, or put it back; then: hostrouting status; if a newer .*; with a b"
+    )
     words = f"{rule}.*{correct}.*to remove hostrouting .*, as root: hostrouting remove"
     for task in (ConfigureStaticRoutes, Configure):
         failure_of(run, task(WANTED, host=host), of=ConfigError, match=words)

@@ -8,9 +8,10 @@ from typing import TypeAlias
 import pytest
 
 import phases
+from hostrouting.boot.units import DROP_IN_TEXT
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
-from hostrouting.errors import HostError, RequirementError, RouteConflict
+from hostrouting.errors import HostError, NotReady, RequirementError, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
 from hostrouting.model.route import Route
@@ -18,7 +19,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.tasks.task import InstallTask
-from hostrouting.testing import FakeHost, FakeManager, h200
+from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import (
@@ -99,6 +100,7 @@ class TestGuard:
 
 
 GATED = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))
+DROP_IN = LAYOUT.drop_in_path("kubelet.service")
 MASKED = {"LoadState": "masked", "NeedDaemonReload": "yes"}
 
 
@@ -109,7 +111,7 @@ def read_nothing(host: FakeHost) -> None:
 
 def lose_a_drop_in(host: FakeHost) -> None:
     """Systemd, which has not read that it is gone, still runs the gate."""
-    host.files.remove(LAYOUT.drop_in_path("kubelet.service"))
+    host.files.remove(DROP_IN)
 
 
 def mask(unit: str) -> Happens:
@@ -128,6 +130,7 @@ def end_the_guard(host: FakeHost) -> None:
     [
         (WANTED, read_nothing, WANTED, ["reload"]),
         (GATED, lose_a_drop_in, WANTED, ["reload"]),
+        (WANTED, lambda host: host.files.write(DROP_IN, DROP_IN_TEXT), GATED, ["reload"]),
         (GATED, mask("kubelet.service"), GATED, []),  # its drop-in stays, and so does its answer
         (GATED, mask(LAYOUT.routes_unit), GATED, ["reload"]),
         (GUARDED, end_the_guard, GUARDED, ["reload", "start"]),
@@ -198,6 +201,15 @@ def test_what_the_passes_before_have_done() -> None:
     with pytest.raises(phases.Cancelled) as caught:
         phases.execute(Configure(config(*REPAIR), host=host), ctx)
     assert [str(change.route) for change in effects_of(caught.value).changes] == ours(host) != []
+
+
+@pytest.mark.parametrize(("seconds", "end"), [(12, 11.4), (600, 60)])
+def test_a_run_with_a_deadline(seconds: float, end: float) -> None:
+    """It ends the wait a little earlier; a later one changes nothing."""
+    task, ctx = Configure(config("10.9.0.0/16"), host=FakeHost(kernel=FakeKernel())), context()
+    words = f"gave up after {end:g} s: 10.9.0.0/16 needs an IPv4 default route"
+    failure_of(phases.execute, phases.deadline(task, seconds), ctx, of=NotReady, match=words)
+    assert ctx.clock.now() == pytest.approx(end, abs=0.1)
 
 
 def test_another_section_is_installed_meanwhile() -> None:

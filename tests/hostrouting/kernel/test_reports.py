@@ -17,8 +17,9 @@ def test_how_long_a_caller_sleeps() -> None:
         kernel.add_link("eth1")
         reports.forget()
         reports.wait(7.0)
-    deaf = mock.Mock(watch=mock.Mock(side_effect=BackendError("x", kind="not-permitted")))
-    with Reports(deaf, clock) as reports:
-        reports.forget()
-        reports.wait(7.0)
-    assert [call.args for call in clock.sleep.mock_calls] == [(0.1,), (0.0,), (7.0,)]
+    deaf = mock.Mock(side_effect=BackendError("x", kind="not-permitted"))
+    for watch in (deaf, mock.Mock(return_value=mock.Mock(wait=deaf))):
+        with Reports(mock.Mock(watch=watch), clock) as reports:
+            reports.forget()
+            reports.wait(7.0)
+    assert [call.args for call in clock.sleep.mock_calls] == [(0.1,), (0.0,), (7.0,), (7.0,)]

@@ -20,6 +20,7 @@ LIKE_ETHERNET = "batadv erspan geneve gretap ip6erspan ip6gretap vxlan"
         ("ifb", 1, ""),
         ("vrf", 1, ""),
         ("wwan", NO_ETHERNET, "leads out, card"),
+        ("rmnet", NO_ETHERNET, "leads out, card"),
         ("tun", 1, "leads out, tunnel, tap"),
         ("tun", NO_ETHERNET, "leads out, tunnel"),
         *((kind, 1, "leads out, tunnel") for kind in LIKE_ETHERNET.split()),

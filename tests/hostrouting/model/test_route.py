@@ -1,6 +1,13 @@
 """Routes: as `ip` prints them, and as Linux stores and lists them."""
 
-from hostrouting.model.route import as_listed, as_stored, bare, devs_of
+from hostrouting.model.route import (
+    Route,
+    bare,
+    deletion_command,
+    devs_of,
+    entries_of_route,
+    routes_of_entries,
+)
 from tests.support.ip_text import route_of, routes_of, text_rows
 
 
@@ -42,11 +49,14 @@ fd00::/8 nexthop dev a nexthop dev b dead nexthop dev a | a b | a
 10.9.0.0/16 via 10.0.0.1 | |
 # `ip` prints `dev lo` for those of IPv6, and so may a snapshot that was made from that.
 unreachable fd16::/48 dev lo | lo |
+fd00::/8 nexthop dev a dead nexthop dev b dead | a b | | passed over
+fd00::/8 dev a expired | a | a | passed over
 """)
 def test_the_devices_of_a_route(row: list[str]) -> None:
     """Each once; packets leave by those that are not dead."""
-    written, devs, usable_devs = row
+    written, devs, usable_devs, *passed_over = row
     route = route_of(written)
+    assert route.is_passed_over is bool(passed_over)
     assert route.devs == tuple(devs.split())
     assert devs_of([route, route_of("9.0.0.0/8 dev c")]) == {*devs.split(), "c"}
     assert route.usable_devs == tuple(usable_devs.split())
@@ -67,7 +77,7 @@ fd00::/8 nhid 9 nexthop via fe80::1 dev a nexthop dev b \
 def test_the_entries_of_a_route(row: list[str]) -> None:
     """In IPv6, each next hop is an entry."""
     route, entries = row
-    assert as_stored(route_of(route)) == tuple(routes_of(entries))
+    assert entries_of_route(route_of(route)) == tuple(routes_of(entries))
 
 
 @text_rows("""
@@ -81,4 +91,26 @@ fd00::/8 via fe80::1 dev a nhid 7; fd00::/8 via fe80::1 dev a \
 def test_entries_as_linux_lists_them(row: list[str]) -> None:
     """Those of IPv6 with a gateway of their own are one route."""
     entries, listed = row
-    assert as_listed(routes_of(entries)) == tuple(routes_of(listed))
+    assert routes_of_entries(routes_of(entries)) == tuple(routes_of(listed))
+
+
+def test_a_route_with_one_next_hop() -> None:
+    """What is not given is as in the simplest command."""
+    assert Route.to("10.9.0.0/16", dev="a") == route_of("10.9.0.0/16 dev a")
+    there = Route.to("fd00::/8", dev="a", gateway="fe80::1", table=9, metric=5, protocol=77)
+    assert there == route_of("fd00::/8 via fe80::1 dev a table 9 metric 5 proto 77")
+    assert Route.to("10.9.0.0/16", type="prohibit") == route_of("prohibit 10.9.0.0/16")
+
+
+@text_rows("""
+default via 10.0.0.1 dev a dead proto 16 metric 5 \
+| ip route del 0.0.0.0/0 via 10.0.0.1 dev a table main proto 16 metric 5
+fd00::/8 from fd01::/16 tos 16 dev a nhid 7 table 9 \
+| ip -6 route del fd00::/8 from fd01::/16 tos 0x10 nhid 7 table 9 proto 0
+local fd00::/8 dev a table 255 | ip -6 route del fd00::/8 table local proto 0
+10.9.0.0/16 nexthop dev a nexthop dev b | ip route del 10.9.0.0/16 table main proto 0
+""")
+def test_the_command_that_deletes_a_route(row: list[str]) -> None:
+    """It names all that Linux tells routes apart by; of several next hops, none."""
+    written, command = row
+    assert deletion_command(route_of(written)) == command

@@ -5,27 +5,26 @@ from typing import Any
 import pytest
 
 from hostrouting.model.prefix import Prefix
-from hostrouting.model.rule import Rule
+from hostrouting.model.rule import Rule, default_rules
 
 SRC, DST = Prefix.parse("10.0.0.5"), Prefix.parse("fd00::/8")
+IN_ORDER = (
+    "from 10.0.0.5 to 10.0.0.5 tos 0x10 dscp 2 fwmark 0x1/0x9 iif a oif b uidrange 0-9 "
+    "ipproto tcp sport 8 dport 9 new 7"
+)
+OTHERS = [("new", "7"), ("dport", "9"), ("sport", "8"), ("ipproto", "tcp")]
+OTHERS += [("uidrange", "0-9"), ("oif", "b"), ("dscp", "2"), ("tos", "0x10")]
+IN_FIELDS = {"src": SRC, "dst": SRC, "fwmark": 1, "fwmask": 9, "iif": "a", "others": OTHERS}
 
 
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"src": SRC}, "from 10.0.0.5"),
         ({"family": 6, "dst": DST}, "to fd00::/8"),
         ({"family": 6, "src": Prefix.parse("fd00::5")}, "from fd00::5"),
-        ({"fwmark": 1, "fwmask": 0xFF}, "fwmark 0x1/0xff"),
         ({"fwmark": 0xCA6C, "fwmask": 0xFFFFFFFF, "invert": True}, "not fwmark 0xca6c"),
         ({"fwmask": 0xFF}, "fwmark 0x0/0xff"),
-        ({"iif": "lo"}, "iif lo"),
-        ({"others": (("ipproto", "tcp"),)}, "ipproto tcp"),
-        (
-            {"others": (("new", "7"), ("dport", "9"), ("oif", "ib0")), "iif": "a"},
-            "iif a oif ib0 dport 9 new 7",
-        ),
-        ({"others": (("dport", "9"), ("uidrange", "0-9"))}, "uidrange 0-9 dport 9"),
+        (IN_FIELDS, IN_ORDER),
         ({"fwmark": 1, "l3mdev": True, "suppress_prefixlength": 0, "table": 9}, ""),
     ],
 )
@@ -52,3 +51,9 @@ def test_a_selection_is_worded_and_ordered_as_by_ip_rule(fields: dict[str, Any],
 def test_an_effect(fields: dict[str, Any], effect: str) -> None:
     """What `ip rule` prints after the selectors, and takes there."""
     assert str(Rule(4, 1000, **fields)) == f"1000: from all {effect}"
+
+
+def test_the_rules_of_linux() -> None:
+    rules = ["0: from all lookup local", "32766: from all lookup main"]
+    assert [*map(str, default_rules(6))] == rules
+    assert [*map(str, default_rules(4))] == [*rules, "32767: from all lookup default"]

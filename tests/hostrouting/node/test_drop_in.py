@@ -13,7 +13,7 @@ from hostrouting.boot.files import render_config
 from hostrouting.boot.units import DROP_IN_TEXT, UNITS
 from hostrouting.gate.unit_gates import judge_gates
 from hostrouting.host.host import Host
-from hostrouting.host.interpreter import TO_INSTALL
+from hostrouting.host.interpreter import INSTALL_PYTHON
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import PASSED
 from tests.hostrouting.node.sandboxed_node import SandboxedNode, command_of, run_on_each
@@ -261,7 +261,7 @@ exec {os.path.realpath(sys.executable)} "$@"
 @pytest.mark.parametrize(
     ("python", "advice"),
     [
-        ("", TO_INSTALL.words),
+        ("", INSTALL_PYTHON.words),
         (ALL_KILLED, f"{TO_SEE} hostrouting status"),
         (GATE_KILLED, f"{TO_SEE} {HostLayout.node_command} status"),
     ],

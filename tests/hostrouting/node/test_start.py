@@ -323,7 +323,7 @@ def test_the_time_is_up_just_before_a_wait(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_time_is_up_in_a_destructor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python drops what is raised there: it comes once more, and ends what hangs after that."""
     monkeypatch.setattr(start, "TIME_LIMIT", 0.01)
-    monkeypatch.setattr("hostrouting.node.ending._AGAIN", 0.5)
+    monkeypatch.setattr("hostrouting.node.ending._TIME_TO_ROLL_BACK", 0.5)
     waited: list[str] = []
 
     class Slow:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hostrouting.config.settings import ProbeRewriteConfig
+from hostrouting.errors import HostError
 from hostrouting.kernel.nftables import Nftables, NftProgram
 from hostrouting.probe.load import find_operation, load_table
-from hostrouting.probe.table import TABLE
+from hostrouting.probe.table import TABLE, render_probe_table
 from hostrouting.testing.nftables import FakeNftables
 from tests.support.namespace import Namespace, private_namespace
 
@@ -73,16 +74,22 @@ def test_other_settings(namespace: Namespace) -> None:
 
 
 def test_the_table_of_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is replaced if its rules differ, although the settings are the same."""
+    """It is replaced if its rules differ, although the settings are the same; else it stays."""
+    assert "df009bda01ce4611" in render_probe_table(SETTINGS)  # whichever process renders it
     nftables = FakeNftables()
     loaded(nftables, SETTINGS)
     monkeypatch.setattr("hostrouting.probe.table.PRIORITY", -299)
     assert loaded(nftables, SETTINGS) == ["replace"]
 
 
-def test_a_table_that_another_program_deletes_again() -> None:
-    """It is loaded twice, as something may flush nftables just then."""
+def test_a_table_that_another_program_deletes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is loaded twice, as something may flush nftables just then; if it always does, no more."""
     nftables = FakeNftables()
     nftables.meanwhile(nftables.tables.clear, nth=3)
     assert loaded(nftables, SETTINGS) == ["create", "create"]
     assert find_operation(nftables, SETTINGS) is None
+    texts: list[str] = []
+    monkeypatch.setattr(nftables, "load", texts.append)
+    with pytest.raises(HostError, match="something on this host changes nftables"):
+        loaded(nftables, OFF)
+    assert len(texts) == 2

@@ -232,12 +232,15 @@ routes_of_somebody = st.builds(
     st.sampled_from(["change", "snapshot"]),
     st.integers(1, 6),
 )
+@example(
+    [entry(Prefix(IPV4, 0, 0), ROUTER_1)._replace(protocol=9, prefsrc=ON_LO[IPV4])],
+    [by(PLACE, ROUTER_1)],
+    RouteRequest("append", entry(PLACE, ROUTER_1, protocol=FOREIGN)),
+    "change",
+    1,
+)
 def test_somebody_else_at_the_same_time(
-    there: list[Route],
-    wanted: list[StaticRoute],
-    theirs: RouteRequest,
-    point: FaultPoint,
-    nth: int,
+    there: list[Route], wanted: list[StaticRoute], theirs: RouteRequest, point: FaultPoint, nth: int
 ) -> None:
     """Its routes stay; and the wanted ones are there, or the error says what is."""
     kernel = FaultyBackend(fake())

@@ -56,6 +56,7 @@ ROWS = """
 | | add
 A proto ours                                                        | | keep
 A proto 186                                                         | | keep
+A encap seg6 proto 186                                              | | conflict
 B proto 186                                                         | | conflict
 B proto ours                                                        | | delete, add
 B proto ours; A proto 186                                           | | keep, delete
@@ -193,7 +194,7 @@ class TestWhatStays:
         stale = entry(PREFIXES[IPV4][1], HOPS[IPV4][0])
         there = host_with(BY_TUNNEL, DEFAULT, BY_A, stale)
         plan = plan_static_routes(configured(static(PLACE), static("20.1.0.0/16")), there)
-        assert [step[:2] for step in plan.steps] == [("keep", BY_A), ("delete", stale)]
+        assert plan.steps == (("keep", BY_A, "exists"), ("delete", stale, "not configured"))
         [(missing, route)] = plan.waiting
         assert str(route.destination) == "20.1.0.0/16"
         sentence = f"after the next boot, {PLACE} will wait for {missing}; what is there now stays"

@@ -30,6 +30,7 @@ from tests.support.statuses import (
     fill,
     hold_place,
     load_override,
+    lose_default,
     lost,
     move_default,
     right,
@@ -84,6 +85,12 @@ def test_a_broken_file_is_not_applied() -> None:
     """What an apply would mend is not proposed where it would fail."""
     host = right_but(garble, break_python, lost(LAYOUT.program_path))()
     assert APPLY not in "\n".join(status_lines(find_status(host)))
+
+
+def test_a_route_that_waits() -> None:
+    """It is an error: an apply fails as long as it waits."""
+    findings = find_status(right_but(lose_default)()).findings
+    assert ("route-waits", "error") in {(each.name, each.severity) for each in findings}
 
 
 # One unit.
@@ -208,6 +215,10 @@ COMMANDS: dict[str, tuple[Callable[[], FakeHost], str]] = {
     ),
     "apply would move routes that work to another card, and nothing is expected": (
         right_but(move_default, routeOverlap={}),
+        "",
+    ),
+    "apply would set lost routes by another card, and all is right without them": (
+        right_but(lose_routes, start_router, routeOverlap={"expectedCidrs": ["10.99.0.0/16"]}),
         "",
     ),
     "systemd would read a drop-in that takes the gate away": (

@@ -44,6 +44,7 @@ def test_report() -> None:
     files, _, routes, probes, check = (child["result"] for child in children)
     assert files["files"][0] == LAYOUT.program_path
     assert routes["changes"] == [f"add {route}" for route in ours(host)]
+    assert report.children[3].reason == "no probe rewrite is configured, and none is loaded"
     assert (check["verdict"], check["findings"]) == ("ok", [])
     assert "=" not in json.dumps([files, routes, probes, check])
     result = report.result

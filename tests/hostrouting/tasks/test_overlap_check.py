@@ -102,14 +102,6 @@ def test_the_routes_change_before_the_check_has_the_lock(mode: str) -> None:
 class TestMarkersThatFail:
     """Only the routes decide: no failure to write or remove a marker changes the result."""
 
-    def test_no_lock(self) -> None:
-        """The check fails before it begins, so the marker of an earlier one stays."""
-        host = FakeHost(kernel=h200())
-        checked(host, "10.0.0.0/8")
-        host.files.broken[LAYOUT.lock_path] = "Read-only file system"
-        failure_of(checked, host, "10.0.0.0/8", of=HostError, match="Read-only file system")
-        assert marker_of(host) == "ok"
-
     def test_no_configuration(self) -> None:
         """An earlier marker goes with the configuration that it was about."""
         host, mishaps = mishap_host()

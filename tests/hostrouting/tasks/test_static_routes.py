@@ -20,7 +20,6 @@ from tests.support.tasks import (
     LAYOUT,
     REPAIR,
     config,
-    configured,
     context,
     failure_of,
     our_destinations,
@@ -94,15 +93,6 @@ class TestDefaultRoute:
         whole = Configure(config("10.9.0.0/16"), host=host, wait=20)
         failure_of(run, whole, of=NotReady, match="gave up after 20 s: ")
 
-    @pytest.mark.parametrize(("seconds", "end"), [(12, 11.4), (600, 60)])
-    def test_a_run_with_a_deadline(self, host: FakeHost, seconds: float, end: float) -> None:
-        """It ends the wait a little earlier; a later one changes nothing."""
-        task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host)
-        ctx = context()
-        words = f"gave up after {end:g} s: 10.9.0.0/16 needs an IPv4 default route"
-        failure_of(phases.execute, phases.deadline(task, seconds), ctx, of=NotReady, match=words)
-        assert ctx.clock.now() == pytest.approx(end, abs=0.1)
-
     def test_the_lock_comes_late(self, host: FakeHost) -> None:
         """The time that the error names has the wait for the lock in it."""
         task = ConfigureStaticRoutes(config("10.9.0.0/16"), host=host, wait=30)
@@ -116,16 +106,6 @@ class TestDefaultRoute:
         clock.at(105, unlock)
         ctx = phases.Context(clock=clock)
         failure_of(phases.execute, task, ctx, of=NotReady, match="gave up after 105 s: 10.9")
-
-
-def test_a_run_that_is_cancelled_while_it_sets_routes() -> None:
-    """It takes them back before it deletes others."""
-    host = configured(config("10.9.0.0/16"))
-    ctx = context()
-    host.faults.meanwhile("change", lambda: ctx.cancel("enough"))
-    with pytest.raises(phases.Cancelled, match="enough"):
-        phases.execute(ConfigureStaticRoutes(config(*REPAIR), host=host), ctx)
-    assert our_destinations(host) == ["10.9.0.0/16"]
 
 
 def test_what_the_task_itself_has_changed() -> None:

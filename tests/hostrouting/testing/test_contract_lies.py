@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hostrouting.kernel.base import Outcome, RouteBackend, RouteRequest, Watch
+from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.testing import FaultyBackend
 from hostrouting.testing.contract import BackendContract, contract_host
@@ -29,6 +30,11 @@ def lying(**methods: Callable[..., Any]) -> type[FaultyBackend]:
 
 def of_snapshots(change: Callable[[Snapshot], Snapshot]) -> type[FaultyBackend]:
     return lying(snapshot=lambda self, near=None: change(self.inner.snapshot(near=near)))
+
+
+def without_masters(snapshot: Snapshot) -> Snapshot:
+    links = [link._replace(master=None) for link in snapshot.links]
+    return snapshot._replace(links=tuple(links))
 
 
 def of_changes(change: Callable[[RouteRequest], RouteRequest]) -> type[FaultyBackend]:
@@ -68,9 +74,11 @@ def first_snapshot_of(backend: RouteBackend) -> Snapshot:
     return backend.snapshot()
 
 
+_METRIC_9 = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OURS, metric=9)
 LIES = {
     "no rule": (of_snapshots(lambda it: it._replace(rules=())), "snapshot"),
     "no route": (of_snapshots(lambda it: it._replace(routes=())), "snapshot"),
+    "no masters": (of_snapshots(without_masters), "snapshot"),
     "always restless": (of_snapshots(lambda it: it._replace(restless=True)), "snapshot"),
     "the first snapshot for ever": (
         lying(snapshot=lambda self, near=None: first_snapshot_of(self.inner)),  # noqa: ARG005
@@ -78,6 +86,10 @@ LIES = {
     ),
     "append for add": (
         of_changes(lambda it: it._replace(verb="append") if it.verb == "add" else it),
+        "each_change_has_an_outcome",
+    ),
+    "any type is deleted": (
+        of_changes(lambda it: it._replace(route=_METRIC_9) if it.route.type == "blackhole" else it),
         "each_change_has_an_outcome",
     ),
     "a refusal ends all": (lying(change=until_a_refusal), "each_change_has_an_outcome"),

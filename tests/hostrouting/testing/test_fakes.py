@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hostrouting.errors import BackendError, HostError
+from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
+from hostrouting.errors import BackendError, HostError, RequirementError
 from hostrouting.host.host import Host
 from hostrouting.kernel.base import RouteBackend, RouteRequest
 from hostrouting.model.route import OURS, Route
@@ -16,6 +17,7 @@ from hostrouting.tasks.configure import Configure
 from hostrouting.testing import (
     FakeFiles,
     FakeHost,
+    FakeLinkLayer,
     FakeManager,
     FakeNftables,
     FaultyBackend,
@@ -102,6 +104,29 @@ def test_each_call_can_fail(moment: Any, given: tuple[Any, ...]) -> None:
     assert backend.snapshot().restless
 
 
+@pytest.mark.parametrize("nth", [0, -1])
+def test_a_fault_of_no_call(nth: int) -> None:
+    """It is refused: no call would meet it. 1 is the next call."""
+    backend = FaultyBackend(h200())
+    with pytest.raises(AssertionError, match="nth counts from 1"):
+        backend.fail("change", errno.EBUSY, nth=nth)
+    with pytest.raises(AssertionError, match="nth counts from 1"):
+        backend.meanwhile("change", h200, nth=nth)
+
+
+def test_what_the_other_fakes_hold() -> None:
+    """What they were given; what is not ours, or cannot run, is refused."""
+    nftables = FakeNftables()
+    with raises(HostError, "refused"):
+        nftables.load("flush ruleset")
+    nftables.load("add table ip6 a\ndelete table ip6 a\ntable ip6 a {\n\n}\n")
+    assert nftables.listing("a") == "table ip6 a {\n\n}\n"
+    with pytest.raises(RequirementError, match="it is old"):
+        FakeInterpreter(broken="it is old").compile("/usr/bin/python3", {})
+    view = LinkLayerView(neighbours=(Neighbour("10.9.0.5", "02:00:00:00:00:05", "azure0"),))
+    assert FakeLinkLayer(view).look() == view
+
+
 # Hosts.
 
 
@@ -144,6 +169,8 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
     files = (*image.files.texts, *image.files.programs)
     assert {name: image.files.read_bytes(name) for name in files} == contents
     assert image.files.links == links
+    for name in links:
+        assert image.files.look(name) == on_disk.files.look(name)
     assert str(image.kernel) == str(FakeHost.local().kernel)
 
 
@@ -153,6 +180,8 @@ def test_folders_that_refuse_files() -> None:
     files.broken["/etc/one"] = "it is a fifo"
     with pytest.raises(HostError, match="/etc/one: it is a fifo"):
         files.write("/etc/one", "text")
+    with pytest.raises(AssertionError, match="a path in `broken` begins with /"):
+        FakeFiles(broken={"etc/one": "it is a fifo"}).write("/etc/one", "text")
     files.write("/etc/systemd-old", "a file")
     for change in (files.write, files.link):
         with pytest.raises(HostError, match="/system/a: it is read-only"):

@@ -69,6 +69,8 @@ def test_what_else_refuses() -> None:
     assert f"the configuration does not gate {UNIT}" in start(host)
     host.files.texts.pop(path)
     assert f"hostrouting: {path} is missing" in start(host)
+    host.files.write(HostLayout.opening_path, "incident 7\n", mode=0o600)
+    assert start(host) == "", "the gate is open"
 
 
 @pytest.mark.parametrize("mode", ["STRICT", "WARN"])

@@ -32,6 +32,7 @@ def test_a_manager_that_has_yet_to_read() -> None:
     for step, needs_reload in steps:
         step()
         assert shown(manager_of(host), "NeedDaemonReload", "a.service") == [needs_reload]
+        assert shown(manager_of(host), "NeedDaemonReload", "b@1.service") == ["no"], "not loaded"
     assert manager_of(host).calls == ["reload"]
 
 
@@ -69,7 +70,9 @@ def test_what_the_files_of_a_unit_say() -> None:
     assert manager.show(properties, "m@a.service") == (
         {
             "SuccessExitStatus": "97",
-            "ExecCondition": "{ argv[]=first ; } { argv[]=second ; }",
+            "ExecCondition": (
+                "{ argv[]=first ; ignore_errors=no } { argv[]=second ; ignore_errors=no }"
+            ),
             "DropInPaths": (
                 f"{UNITS}/m@.service.d/05.conf {UNITS}/m@a.service.d/10.conf"
                 f" {UNITS}/m@a.service.d/20.conf"
@@ -101,12 +104,6 @@ def test_a_pattern() -> None:
     manager.stop("m@d")
     matching = shown(manager, "Id", "m@*.service")
     assert matching == ["m@a.service", "m@b.service", "m@c.service"]
-
-
-def test_a_failing_unit_without_its_suffix() -> None:
-    """Its start shows that the key is wrong."""
-    with pytest.raises(KeyError, match=r"kubelet\.service"):
-        FakeManager(failing={"kubelet": ()}).start("kubelet", timeout=1)
 
 
 def test_a_unit_that_does_not_start() -> None:
@@ -160,3 +157,12 @@ def test_a_manager_that_does_not_run(call: Callable[[Manager], object]) -> None:
         errors.append(caught.value.to_mapping())
     assert errors[0] == errors[1]
     assert fake.calls == []
+
+
+@pytest.mark.parametrize("unit", ["kubelet", "kubelet.service"])
+@pytest.mark.parametrize("lines", ["no certificate", ("no certificate",)])
+def test_a_unit_that_fails(unit: str, lines: str | tuple[str, ...]) -> None:
+    """A test names it with its suffix or without, and gives one line or several."""
+    manager = FakeManager(failing={unit: lines})
+    with pytest.raises(HostError, match=r"exit status 1\): no certificate; see"):
+        manager.start("kubelet", timeout=1)

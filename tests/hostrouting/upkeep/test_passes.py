@@ -10,8 +10,9 @@ from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, PassPart, RouteOverlapConfig
 from hostrouting.errors import ApplyError, BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
-from hostrouting.model.route import OURS, Route
+from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
+from hostrouting.node.ending import Stopped
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, plain_vm
 from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
 from tests.support.node import (
@@ -72,7 +73,7 @@ def test_the_order_of_the_parts() -> None:
     assert not outcome.refuses
     assert [change.verb for change in done.changes] == ["add", "add"]
     assert [operation.verb for operation in done.operations] == ["create"]
-    assert outcome.has_asked
+    assert outcome.has_requested_changes
     assert reached == ["routes", "probes after 2 routes", "check after 1 table"]
     assert marker_of(host) == "ok"
 
@@ -145,6 +146,16 @@ def test_what_linux_does_not_take_back() -> None:
     )
 
 
+def test_a_pass_that_is_cancelled() -> None:
+    """What it has changed is taken back, and no old marker stays."""
+    host = node()
+    make_pass(host, wanting())
+    cancel = mock.Mock(side_effect=[None, Stopped("SIGTERM")])
+    with pytest.raises(Stopped):
+        run_pass(host, host.faults, REPAIRED, done=Done(), raise_if_cancelled=cancel)
+    assert (our_destinations(host), marker_of(host)) == ([], "")
+
+
 @pytest.mark.parametrize("parts", [PARTS, ("static_routes",)])
 def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
     """Ours go, and no other. No answer of Linux holds a unit back then."""
@@ -153,7 +164,9 @@ def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
     host.kernel.ip_route("add", Route.to("10.9.0.0/16", dev="eth0", protocol=4))
     host.faults.fail("snapshot", BackendError("no answer in time", kind="timeout"))
     without_routes = wanting(cidrs=("10.9.0.0/16",))
-    assert not make_pass(host, without_routes, parts=parts).refuses
+    outcome = make_pass(host, without_routes, parts=parts)
+    assert (outcome.refuses, outcome.waits) == (False, "")
+    assert [finding.severity for finding in outcome.findings][:1] == ["warning"]
     assert sorted(our_destinations(host)) == sorted(HALVES)
     assert parts == PARTS or marker_of(host) == "", "only a check knows what is so now"
 
@@ -175,7 +188,7 @@ def test_probes_hold_no_unit_back(mode: Mode) -> None:
     outcome = make_pass(host, wanting(mode=mode, probe_rewrite=PROBES))
     [finding] = outcome.findings
     assert (finding.name, finding.severity) == ("probe-rewrite", "warning")
-    assert finding.target == "nft"
+    assert (finding.target, type(outcome.error)) == ("nft", HostError)
     assert (outcome.refuses, marker_of(host)) == (False, "ok")
 
 
@@ -199,6 +212,10 @@ def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
     assert outcome.report is not None
     assert outcome.report.verdict == verdict
     assert (outcome.error is not None) is outcome.refuses
+    logged = [each for each in outcome.findings if each.severity != "note" or each.name == "action"]
+    assert outcome.to_log == logged
+    if outcome.error is not None:
+        assert {each for each in logged if each.severity == "error"} <= {*outcome.error.findings}
     assert marker_of(host) == (MARKERS[verdict] if can_write else "")
     assert any(finding.severity == "error" for finding in outcome.findings) is outcome.refuses
     warnings = [finding for finding in outcome.findings if finding.name == "file"]
@@ -260,7 +277,7 @@ def test_a_second_pass(kernel: Callable[[], FakeKernel], destinations: tuple[str
     done = Done()
     second = make_pass(host, config, done=done)
     assert (done.changes, done.operations) == ([], [])
-    assert second._replace(error=None) == first._replace(has_asked=False, error=None)
+    assert second._replace(error=None) == first._replace(has_requested_changes=False, error=None)
     assert str(second.error) == str(first.error)
     assert (str(host.kernel), host.nftables.tables, host.files.writes) == after
     assert not watch.wait(0.0)
@@ -275,13 +292,3 @@ def test_cidrs_that_are_no_longer_configured() -> None:
     assert marker_of(host) == "detected", "that part says nothing of it"
     make_pass(host, without)
     assert marker_of(host) == ""
-
-
-def test_a_route_of_ours_that_cannot_be_deleted() -> None:
-    """Nothing is configured, so nothing waits for it: the next pass tries it again."""
-    host = node()
-    host.kernel.ip_route("add", Route.to("10.99.0.0/16", dev="eth0", protocol=OURS))
-    host.faults.fail("change", errno.ENOBUFS)
-    outcome = make_pass(host, wanting(cidrs=()))
-    assert outcome.waits == ""
-    assert [finding.severity for finding in outcome.findings] == ["warning"]

@@ -91,7 +91,7 @@ def test_messages_of_another_process() -> None:
             other.sendto(refusal, (0, 1))
         [answer] = lookup_routes(netlink, [as_ip("127.0.0.1")])
         other.sendto(refusal, (0, 1))
-        assert not netlink.has_reports()
+        assert not netlink.take_reports()
     assert answer.kind == "local"
 
 
@@ -106,7 +106,7 @@ def test_a_buffer_that_another_process_has_filled() -> None:
         for _ in range(100):
             with suppress(OSError):  # the buffer is full
                 other.sendto(HEADER.pack(HEADER.size, 2, 0, 0, 0), (0, 1))
-        assert netlink.has_reports()
+        assert netlink.take_reports()
 
 
 def test_a_list_of_which_linux_says_that_it_changed(
@@ -204,14 +204,14 @@ def test_no_socket(number: int) -> None:
 def test_lost_answers(backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change raises if the buffer overflows; then the backend shows what was done."""
     refused = [RouteRequest("delete", ASIDE)] * 100
-    batch = Netlink.batch
+    send_changes = Netlink.send_changes
 
     def with_a_small_buffer(netlink: Netlink, messages: Sequence[bytes]) -> dict[int, KernelError]:
         netlink._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-        return batch(netlink, messages)
+        return send_changes(netlink, messages)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Netlink, "batch", with_a_small_buffer)
+        patch.setattr(Netlink, "send_changes", with_a_small_buffer)
         with raises(BackendError, "unsettled", match="cannot change routes: answers were lost"):
             backend.change([RouteRequest("add", ROUTE), *refused])
     assert ROUTE in backend.snapshot().routes
@@ -235,9 +235,11 @@ def test_a_deletion_by_a_device_that_is_gone(backend: NetlinkBackend) -> None:
 
 
 def test_a_refusal_with_another_number() -> None:
-    """It is explained by the words for the number."""
+    """It is explained by the words for the number, which says whether to try again."""
     error = refusal(RouteRequest("add", ROUTE), errno.EIO)
     assert (error.kind, error.kernel) == ("refused", "Input/output error")
+    for number in (errno.EAGAIN, errno.EBUSY, errno.ENOBUFS, errno.ENOMEM):
+        assert refusal(RouteRequest("add", ROUTE), number).can_retry
 
 
 # Messages.
@@ -315,6 +317,9 @@ def test_more_reports_than_fit(namespace: Namespace, backend: NetlinkBackend) ->
         backend.change(RouteRequest("add", route) for route in wanted)
         assert watch.wait(60)
         wait_for("the burst to end", lambda: not watch.wait(0))
+        began = time.thread_time()
+        assert not watch.wait(0.3)
+        assert time.thread_time() - began < 0.15, "the watch sleeps"
         namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])
         assert watch.wait(60)
     with raises(BackendError, "unusable", match="this watch was closed"):

@@ -157,13 +157,14 @@ def test_what_else_a_rule_selects_by(
             "rule add pref 203 l3mdev",
             "rule add pref 204 table 100 realms 3/4 protocol static",  # they select no packets
             "rule add pref 205 not iif absent0 table 100",
+            "rule add pref 206 nop",
         ],
         family=family,
     )
 
     snapshot = backend.snapshot()
 
-    assert [str(rule) for rule in snapshot.rules if 100 <= rule.priority <= 205] == [
+    assert [str(rule) for rule in snapshot.rules if 100 <= rule.priority <= 206] == [
         "100: from all attribute-12 0000000000000005 lookup 100",
         "101: from all attribute-12 0000000000000006 lookup 100",
         "200: from all uidrange 3-4 ipproto tcp sport 5 dport 80-90 lookup 100",
@@ -172,6 +173,7 @@ def test_what_else_a_rule_selects_by(
         "203: from all lookup [l3mdev-table]",
         "204: from all lookup 100",
         "205: not from all iif absent0 lookup 100",
+        "206: from all nop",
     ]
 
 
