@@ -53,13 +53,6 @@ def begun(seen: Recorder, task: phases.AnyTask = WAIT, **options: Any) -> asynci
     return asyncio.ensure_future(run)
 
 
-def test_a_fault_of_the_run_itself() -> None:
-    """Its error is raised, as it is by `run`."""
-    clock: Any = phases.Clock  # and not phases.Clock()
-    with pytest.raises(TypeError, match="now"):
-        in_loop(lambda: phases.run_async(StubTask("a"), ctx=Context(clock=clock)))
-
-
 def test_a_signal_stops_every_run() -> None:
     """Each run that the loop awaits, also after another one has ended; the loop goes on."""
 

@@ -1,6 +1,5 @@
 """execute and run: what is refused, and what is around the tasks of a program."""
 
-import io
 import re
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -99,12 +98,6 @@ def test_a_result_that_is_not_finished(shown: str, function: Callable[[Context],
         assert re.fullmatch(words, str(report.failures[0].error))
 
 
-def test_results_that_are_iterators() -> None:
-    """A task may return them: they are not the task's own work."""
-    for result in (iter([1]), map(str, [1]), io.StringIO("a")):
-        assert ran(StubTask("a", result=result)).ok
-
-
 class Broken(phases.Clock):
     """A clock that fails from a moment on."""
 
@@ -126,17 +119,6 @@ def test_a_clock_that_raises(call: Callable[..., object], good: int) -> None:
     task = phases.task("a", plan=print, undo=print)(print)
     with pytest.raises(OSError, match="the clock is broken"):
         call(task, ctx=Context(clock=Broken(good)))
-
-
-def test_an_observer_that_exits() -> None:
-    """Its SystemExit is raised, if the report cannot have it."""
-
-    def leave(step: phases.Step) -> None:
-        if step.ok:
-            raise SystemExit(3)
-
-    with pytest.raises(SystemExit):
-        phases.run(StubTask("a"), ctx=Context(observers=[leave]))
 
 
 TASK = StubTask("a")

@@ -241,22 +241,6 @@ def test_a_file_of_another_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not file.differs(HERE)
 
 
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_a_file_that_this_user_may_not_read() -> None:
-    """The error names the file, and not the descriptor by which it is opened."""
-
-    def read() -> None:
-        os.seteuid(65534)
-        with pytest.raises(HostError, match=f"cannot read {file.name}: Permission denied; run as"):
-            HERE.read(file.name)
-
-    with tempfile.NamedTemporaryFile(dir="/tmp") as file:  # not where only root may enter
-        file.write(b"text")
-        file.flush()
-        in_child(read)
-
-
 def test_mode(tmp_path: Path) -> None:
     """The mode is the requested one; folders are their owner's alone, whatever the umask."""
     folder = tmp_path / "one" / "two"

@@ -1,7 +1,6 @@
 """Routes: as `ip` prints them, and as Linux stores and lists them."""
 
 from hostrouting.model.route import (
-    Route,
     bare,
     deletion_command,
     devs_of,
@@ -92,14 +91,6 @@ def test_entries_as_linux_lists_them(row: list[str]) -> None:
     """Those of IPv6 with a gateway of their own are one route."""
     entries, listed = row
     assert routes_of_entries(routes_of(entries)) == tuple(routes_of(listed))
-
-
-def test_a_route_with_one_next_hop() -> None:
-    """What is not given is as in the simplest command."""
-    assert Route.to("10.9.0.0/16", dev="a") == route_of("10.9.0.0/16 dev a")
-    there = Route.to("fd00::/8", dev="a", gateway="fe80::1", table=9, metric=5, protocol=77)
-    assert there == route_of("fd00::/8 via fe80::1 dev a table 9 metric 5 proto 77")
-    assert Route.to("10.9.0.0/16", type="prohibit") == route_of("prohibit 10.9.0.0/16")
 
 
 @text_rows("""

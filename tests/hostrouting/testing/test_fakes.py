@@ -104,16 +104,6 @@ def test_each_call_can_fail(moment: Any, given: tuple[Any, ...]) -> None:
     assert backend.snapshot().restless
 
 
-@pytest.mark.parametrize("nth", [0, -1])
-def test_a_fault_of_no_call(nth: int) -> None:
-    """It is refused: no call would meet it. 1 is the next call."""
-    backend = FaultyBackend(h200())
-    with pytest.raises(AssertionError, match="nth counts from 1"):
-        backend.fail("change", errno.EBUSY, nth=nth)
-    with pytest.raises(AssertionError, match="nth counts from 1"):
-        backend.meanwhile("change", h200, nth=nth)
-
-
 def test_what_the_other_fakes_hold() -> None:
     """What they were given; what is not ours, or cannot run, is refused."""
     nftables = FakeNftables()
