@@ -26,7 +26,7 @@ _REMEDY = Remedy(
         needs_root=False,
         otherwise=Remedy(
             "with a backup, or a new file (echo '{}' | "
-            f"{our_command('repair CIDR --config -')} > FILE)",
+            f"{our_command('repair CIDR --config -')} > FILE; then add gate.units, guard and mode)",
             our_command("apply --allow-removal --config FILE"),
             otherwise=Remedy(
                 "to remove hostrouting (the routes go, and nothing holds units back)",

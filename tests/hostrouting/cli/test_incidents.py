@@ -159,7 +159,7 @@ def test_a_configuration_that_nobody_has_saved(change: Change) -> None:
     for words in ("status", f"check {CIDR}", f"repair {CIDR}"):
         said = say(*words.split(), host=host)
         assert said.code == 2
-        assert "(echo '{}' | hostrouting repair CIDR --config - > FILE)" in said.out + said.err
+        assert "--config - > FILE; then add gate.units, guard and mode)" in said.out + said.err
         assert f"if a newer hostrouting wrote it: {LAYOUT.node_command} status" in str(said)
     assert say("check", CIDR, "--config", "-", host=host, stdin=b"{}").code == 0
     proposed = say("repair", CIDR, "--config", "-", host=host, stdin=b"{}").out
