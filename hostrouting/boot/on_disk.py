@@ -29,10 +29,9 @@ def owned_paths(files: Files) -> tuple[str, ...]:
        matter, because the next writer would remove them, too,
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
-    4. the file by which an administrator has opened the gate (if it stayed, a gate that is
-       installed later would be open, too), and the guard's note that another program undoes its
-       repairs. But neither is listed if there is nothing else: an administrator may open the gate
-       before an installation,
+    4. what is there only until the next boot: the file that opens the gate, which would also open
+       a gate that is installed later, and the guard's note about another program. Without other
+       files of ours, both stay: an administrator may open the gate before an installation,
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)
@@ -55,8 +54,8 @@ def proof_of_installation(files: Files) -> list[str]:
 
 def _written_later(files: Files) -> list[str]:
     """The paths that a run writes only after config.json: our units, their links, the settings of
-    networkd, and, for each unit that has any drop-in here, the path of ours. If a file of ours is
-    at one of these paths, config.json was there: if it is missing, it was lost.
+    networkd, and our drop-in of each unit that has a drop-in. A file of ours at one of these paths
+    proves that config.json was there.
     """
     paths = [HostLayout.drop_in_path(unit) for unit in units_with_drop_ins(files)]
     for link_path, unit_path in _UNIT_OF_LINK.items():
@@ -70,9 +69,9 @@ def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
 
 
 def _is_our_file_or_link(files: Files, path: str) -> bool:
-    """Whether hostrouting wrote what is at this path. `is_ours` decides that, except for the links
-    that start our units at boot. Such a link is ours if it leads to the path of our unit, unless
-    somebody else's file is at that path now.
+    """Whether hostrouting wrote what is at this path. For most paths, `is_ours` decides. A link
+    that starts our unit at boot is ours if it leads to the unit's path, and that path has no file
+    of somebody else.
     """
     unit_path = _UNIT_OF_LINK.get(path)
     if unit_path is None:

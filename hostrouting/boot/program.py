@@ -87,8 +87,8 @@ def _has_our_sources(program: bytes) -> bool:
 
 def pack(files: Mapping[str, bytes]) -> bytes:
     """Make the bytes of the program: the line that starts Python, the digest of the library's
-    sources, by which an operator compares programs, and an archive of these `files` (by their names
-    in it).
+    sources, and an archive of these `files`, given by their names in it. Operators compare programs
+    by the digest.
 
     Equal files give equal bytes, because they are sorted, and each gets the default date of
     zipfile. Nothing is compressed, so that Python loads the program fast.

@@ -63,9 +63,9 @@ class Devices:
 
     @cached_property
     def pod_devs_with_cni(self) -> list[tuple[str, Cni]]:
-        """The devices whose routes show which CNI has pods on this node, each with this CNI: the
-        devices of single pods, and cilium_host (`POD_NETWORK_DEVS`), by which Cilium routes to all
-        pods of the node at once.
+        """The devices whose routes show which CNI has pods on this node, each with this CNI. These
+        are the devices of single pods, and cilium_host (`POD_NETWORK_DEVS`): Cilium has one route
+        by it to all pods of the node.
         """
         devs: dict[str, None] = {}  # each once, in the order of the routes
         for route in self._fib.routes:
