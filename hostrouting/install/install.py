@@ -122,7 +122,7 @@ def install(  # noqa: C901  the steps of the module's docstring, which are read 
                 require_possible(wanted, plan)
             _log(ctx, plan.warnings)
             if not plan.is_empty:
-                # In a retry, what was installed before the first attempt is noted already.
+                # A retry keeps what its first attempt noted.
                 former_by_run.setdefault(ctx.run_id, wanted.former)
             step.result = write_files(host, plan)
         results.append(step.result)
