@@ -189,7 +189,7 @@ def require_finished(result: object) -> None:
 
 def _record_error(step: Step, error: BaseException) -> None:
     """Set the status of a step whose task has raised this error. Keep in `step.failures` the steps
-    in which the error began, and the error itself only if it began in this step.
+    in which the error began. Set `step.error` only if it began in this step.
 
     If `undo_on_failure` has undone this step's task, `step.failures` already has the steps that
     failed in that undo. If there are any, the step counts as failed even if it was cancelled.

@@ -33,7 +33,7 @@ def undo_script(entries: Iterable[CleanupEntry]) -> str:
             lines += _neighbour_lines(entry.thing)
         else:
             lines.append(f"{_route_command(entry.thing)} || status=1")
-    if rules:
+    if rules:  # one command adds all of them
         lines += _rule_lines(rules)
     # `_HEAD` sets $status to 0, and each command that fails sets it to 1.
     return _HEAD + "\n".join([*lines, "exit $status", ""])

@@ -72,8 +72,8 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
 
 
 def intended(judge: Judge, packets: OtherPackets) -> Opinion | None:
-    """Packets are fine if the operator has written the rule that sets them apart into
-    `intendedRules`. The rule may select these packets, or all except these.
+    """Packets are fine if `intendedRules` has the rule by which Linux treats them differently. The
+    rule may select these packets, or all except these.
 
     tests/hosts: policy-routing-intended, vpn-for-one-user-intended.
     """

@@ -161,7 +161,7 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
     try:
         text = files.read(HostLayout.opening_path) or ""
     except HostError:
-        return "why is written in it, and only root can read that"
+        return "the reason is in the file, which only root can read"
     return text.partition("\n")[0].strip(_BLANKS)
 
 

@@ -84,13 +84,11 @@ def _findings_for_operator(
             remedy = remedy._replace(
                 command=line_to_allow(repair_options, finding.facts["mayAllow"])
             )
-        # Only the operator knows which device is right, so there is a command for each. The loop
-        # puts each command in front of the earlier ones. So the page has the `candidates` in
-        # reverse, the device that Linux uses now last; `expected`, reversed here, keeps its order.
+        # Only the operator knows which device is right, so there is a command for each.
         if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
             # One family is enough: a device that is right for both is among its devices.
-            expected = report.families[0].expected_devs[::-1]
-            for dev in finding.facts.get("candidates", expected):
+            devs = finding.facts.get("candidates", report.families[0].expected_devs)
+            for dev in reversed(devs):  # each turn puts its command in front of the others
                 # --dev counts for IPv4 and IPv6, so the device has to be right for both: each
                 # family expects it or, having the same finding, has it as a candidate, too.
                 if all(

@@ -297,6 +297,7 @@ def _make_part(
     """
     if host.is_image:
         return phases.Skip(_NO_KERNEL)
+    # The operations of a plan are those for the table for probes: to load it, or to delete it.
     if part == "probe_rewrite" and not (wanted.config.probe_rewrite.enabled or plan.operations):
         return phases.Skip(_NO_PROBE_REWRITE)  # a pass would ask nft, which need not be there
     remaining = ctx.remaining()

@@ -56,7 +56,7 @@ class Fight:
         if now - self._repaired_at > QUIET:
             was_on = self.is_on
             self.end()
-            if was_on and not repairs:
+            if was_on and not repairs:  # with repairs, this would not be true
                 return "nothing takes away any more what the guard puts back"
         if not repairs:
             return ""
@@ -72,7 +72,7 @@ class Fight:
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
         # The repair with which a fight begins is logged at once. Later ones are logged only if the
         # last line is an hour old.
-        if self._repairs > _REPAIRS_OF_A_FIGHT and now - self._said_at < _SAY_AGAIN_AFTER:
+        if self._repairs != _REPAIRS_OF_A_FIGHT and now - self._said_at < _SAY_AGAIN_AFTER:
             return ""
         self._said_at = now
         return f"{sentence}; {_REMEDY}"

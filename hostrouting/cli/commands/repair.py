@@ -28,8 +28,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     config = config_to_repair(find_config(arguments, host), arguments)
     check_now = check_or_load(arguments, host, config)
     proposal = propose_configuration(config, check_now.report.snapshot)
-    # The check of the host as it will be once `config` is applied, without the repair:
-    # `report.routes` of it are the routes that the repair adds.
+    # The check of the host as it will be once `config` is applied, but not yet the repair. Its
+    # `report.routes` are the routes that the repair adds.
     check_with_config = HostCheck.of_report(
         proposal.report, config, repair_options=check_now.repair_options
     )
@@ -42,10 +42,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     # Whether the kernel decides otherwise than its tables was asked only in the check of this host.
     findings += check_now.named("kernel-differs")
     # What the repair is, and which default route Linux prefers. The remedy of both is to type this
-    # command, so it is left out. A doubt about the default route has the same name, and is among
-    # the findings already, with its remedy.
+    # command, so it is left out.
     for finding in check_with_config.named("action", "default-routes"):
-        if finding not in findings:
+        if finding not in findings:  # a doubt named "default-routes" is there, and keeps its remedy
             findings.append(finding._replace(remedy=None))
     if findings:
         say("what to know about this repair:", *finding_lines(findings))
