@@ -176,14 +176,14 @@ def _record_result(step: Step, result: object) -> None:
 
 def require_finished(result: object) -> None:
     """Raise InvalidTask if a function returned work that nobody would do: a generator or a
-    coroutine. Other iterators, such as files, and futures may be returned.
+    coroutine. Futures may be returned, and so may other iterators, such as files.
     """
     if iscoroutine(result):
         result.close()  # Python would warn of it later, somewhere else
     if isinstance(result, (Generator, AsyncGenerator, Coroutine)):
         raise InvalidTask(
-            f"nobody finishes {result}, which was returned: finish it in the function, without "
-            "`yield`, and a coroutine with await_in_task"
+            f"nobody finishes {result}, which was returned: do the work in the function, without "
+            "`yield`; for a coroutine, call await_in_task there"
         )
 
 

@@ -221,16 +221,16 @@ class _Run:
         self.report = new_step(task.name, self.ctx, action)
         self.result: object = None
         self.error: BaseException | None = None
-        # The signals that came during the run. `_noting_signals` puts a list here that all runs
-        # share for which the main thread waits at the same time.
+        # The signals that came during the run. `_noting_signals` puts a list here: runs for which
+        # the main thread waits at the same time share it.
         self.signals: list[int] = []
         # For how many of these signals `_stop` was called already.
         self._stopped_for = 0
         self._task = task
         self._action = action
-        # Not by `clock.start`, so that a FakeClock does not count this thread. It counts the main
-        # thread, which waits for this one, but not by the clock: if it counted both, it would never
-        # jump. So a wait of this thread counts as if the main thread waited by the clock.
+        # A FakeClock jumps when all threads that it counts wait by the clock. It counts the main
+        # thread, which waits for this one by other means. So this thread is not started by
+        # `clock.start`, which would count it, too: its waits stand for those of both.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 

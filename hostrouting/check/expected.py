@@ -164,9 +164,8 @@ def _routes_that_count(
     is among `defaults` as one route.
 
     Whole default routes (/0) are taken. So are halves by a tunnel, because OpenVPN adds such routes
-    (`redirect-gateway def1`). Other halves are taken only if no card has a whole default route,
-    because they may be its default route then. Beside such a route, they probably lead packets
-    away, which the check has to find.
+    (`redirect-gateway def1`). Halves by a card are taken only if no card has a whole default route.
+    If one has, the halves probably lead packets away, which the check has to find.
 
     tests/hosts: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
     """

@@ -66,33 +66,33 @@ class Refusals(NamedTuple):
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] refuses them, but holds pods")
         return Opinion(Grade.ESCAPE, route.type)
 
-    def _has_blocks_of_others(self, row: Refusal, refused: Route) -> bool:
-        """Whether routes to other nodes show that the refused route may be a CNI's: the host has a
-        route as the CNI adds it for the block of another node. It has the protocol of the CNI's
-        `row`, a gateway, and the length of the refused block. False if other programs add such
+    def _has_blocks_of_others(self, row: Refusal, refusing: Route) -> bool:
+        """Whether routes to other nodes show that this refusing route may be a CNI's: the host has
+        a route as the CNI adds it for the block of another node. It has the protocol of the CNI's
+        `row`, a gateway, and the length of the refusing route. False if other programs add such
         routes with this protocol, too (`protocol_shows_cni`).
         """
         return row.protocol_shows_cni and any(
-            route.prefix.length == refused.prefix.length
+            route.prefix.length == refusing.prefix.length
             for route in self.fib.routes
             if route.protocol == row.protocol and route.has_gateway
         )
 
-    def _devs_inside(self, refused: Route) -> Iterator[str]:
+    def _devs_inside(self, refusing: Route) -> Iterator[str]:
         """Yield the devices whose addresses or pods are inside the refused range: they show whether
         the range is a CNI's, and which one's. A device counts if it has an address in the range, or
         if a more specific route of the same table leads into the range by it without a gateway.
         Routes by the uplink (an expected device) do not count, because no pod is behind it.
         """
         for route in self.fib.routes:
-            if route.table != refused.table or route.has_gateway:
+            if route.table != refusing.table or route.has_gateway:
                 continue
-            if route.prefix != refused.prefix and route.prefix in refused.prefix:
+            if route.prefix != refusing.prefix and route.prefix in refusing.prefix:
                 for dev in route.devs:
                     if dev not in self.uplinks:
                         yield dev
         for address in self.devices.addresses:
-            if address.ip in refused.prefix:
+            if address.ip in refusing.prefix:
                 yield address.dev
 
     def _fits(self, cni: Cni, row: Refusal, route: Route) -> bool:

@@ -183,11 +183,11 @@ def _routes_to(
     First routes without a named device are tried, because such a configuration fits many hosts;
     then each expected device, until there is a route.
     """
-    uplinks = judge.uplinks
+    expected = judge.uplinks
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
-    devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
+    devs = [dev for dev in sorted(expected.devs) if _may_lead_out(judge, dev)]
     # While it is unclear which device is meant, a repair could lead through the wrong one.
-    if uplinks.doubtful or not devs:
+    if expected.doubtful or not devs:
         return None, [], _NO_DEVICE
     why: Why | None
     for dev in [None, *devs]:
@@ -199,7 +199,7 @@ def _routes_to(
                 why = Why("no-gateway", f"a repair needs {route}")
             # Leave out a route through a device that is not expected, or to a reserved prefix: a
             # configuration cannot have that.
-            elif not is_reserved(prefix) and uplinks.devs.issuperset(route.devs):
+            elif not is_reserved(prefix) and expected.devs.issuperset(route.devs):
                 routes.append(route)
         if routes:
             return dev, routes, why

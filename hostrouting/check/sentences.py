@@ -250,8 +250,8 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": extents}
         remedy: Remedy | None = None
         if why.rule is not None:
-            # Another program's rule leads the packets away. A finding prints the command after this
-            # text: it adds `why.rule` before that rule.
+            # Another program's rule leads the packets away. The command, which is printed after
+            # this text, adds our own rule (`why.rule`) before it.
             what_to_do = (
                 "exclude this network in the program that added the rule; until the next boot"
             )

@@ -353,8 +353,8 @@ def _host_errors(verb: str, place: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror
-        # The error may be about the temporary file or a folder. A read has neither: it opens a
-        # descriptor, whose path tells nobody anything.
+        # The error may be about the temporary file or a folder. That of a read can only name the
+        # file by a path in /proc/self/fd, which tells nobody anything.
         if verb != "read" and error.filename not in {None, place}:
             reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")

@@ -87,8 +87,10 @@ class Plan:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All findings but those of the check, the worst first; an error makes the run fail."""
-        losses = [Finding("removal", "error", str(loss), loss.path, _KEEP) for loss in self.losses]
-        return worst_first([*self.obstacles, *losses, *self.routes.findings()])
+        removals = [
+            Finding("removal", "error", str(loss), loss.path, _KEEP) for loss in self.losses
+        ]
+        return worst_first([*self.obstacles, *removals, *self.routes.findings()])
 
     @property
     def warnings(self) -> tuple[Finding, ...]:

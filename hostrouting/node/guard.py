@@ -91,8 +91,8 @@ class Guard:
         self._watch = watch
         self._clock = clock
         self._whole_pass_from = clock.now()
-        """The time from which on the next pass is a whole one, which also loads the table for
-        probes, and checks. Other passes only set the routes.
+        """From this time on, the next pass is a whole one: it also loads the table that rewrites
+        probes, and checks the host. Other passes only set the routes.
         """
         self._refusals = 0
         """In how many passes in a row, up to the last one, Linux has refused all changes."""

@@ -36,8 +36,9 @@ def say(level: int, text: str) -> None:
 
 
 def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
-    """Yield the lines for the journal about a pass: what was changed, each verdict that is ok, and
-    the findings, which explain any other verdict.
+    """Yield the lines for the journal about a pass: the changed static routes, what else was done
+    (such as loading the table for probes), each verdict that is ok, and the findings, which explain
+    any other verdict.
     """
     changes = done.changes
     if changes:

@@ -164,7 +164,7 @@ class RoutePlan(NamedTuple):
 
 
 def _named(routes: list[StaticRoute]) -> str:
-    """The only route in words; or how many there are, and the first."""
+    """The subject of a sentence: the only route, or "2 routes, such as 172.16.0.0/17,"."""
     if len(routes) == 1:
         return str(routes[0])
     return f"{len(routes):,} routes, such as {routes[0]},"

@@ -87,8 +87,8 @@ async def async_generator(ctx: Context) -> AsyncIterator[None]:
 def test_a_result_that_is_not_finished(shown: str, function: Callable[[Context], object]) -> None:
     """The task has failed, also in an undo and as a condition."""
     words = (
-        f"nobody finishes {shown}, which was returned: finish it in the function, without `yield`, "
-        "and a coroutine with await_in_task"
+        f"nobody finishes {shown}, which was returned: do the work in the function, without "
+        "`yield`; for a coroutine, call await_in_task there"
     )
     hidden = phases.task("a")(function)
     undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)

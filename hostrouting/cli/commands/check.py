@@ -52,14 +52,15 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     yield from finding_lines(
         [each for each in check.findings if each.sentence not in said and each.name != "action"]
     )
-    actions = check.named("action")
-    if not actions:
+    repairs = check.named("action")
+    if not repairs:
         return
-    [action] = actions
-    yield action.sentence
-    if action.remedy:  # else a repair would replace routes of ours, which may be right
+    [repair] = repairs
+    yield repair.sentence
+    # There is no remedy if the repair would replace routes of ours, which may be right.
+    if repair.remedy:
         yield "Permanently, as root on the node:"
-        yield f"  {action.remedy.command}"
+        yield f"  {repair.remedy.command}"
         yield "Or, only until the next boot, as root on the node:"
         for command in repair_commands(check.report):
             yield f"  {command}"

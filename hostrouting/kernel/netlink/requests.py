@@ -119,10 +119,9 @@ def _may_name_another_route(answer: Answer) -> bool:
     a nexthop object.
 
     Linux caches the result of a lookup for each CPU and nexthop object, and all routes with this
-    object share the result (`rt6_get_pcpu_route` in net/ipv6/route.c). So its device and gateway
-    are right, but its route may be another one of them, which was looked up before. With
-    `_RTM_F_FIB_MATCH`, Linux answers with that route and all its next hops; without flags, with the
-    device and gateway that packets take. IPv4 has no such cache.
+    object share the result (`rt6_get_pcpu_route` in net/ipv6/route.c). So packets have the right
+    device and gateway, but an answer with `_RTM_F_FIB_MATCH` names the route with this object that
+    was looked up first. IPv4 has no such cache.
     """
     route = answer.route
     if route is None or route.prefix.family == IPV4:
