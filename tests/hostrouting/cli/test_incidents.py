@@ -29,7 +29,7 @@ BEYOND_A_CHECK = re.compile(
     f"FAILED: ({KUBELET} starts unchecked: {OVERRIDE} |cannot write .*: Read-only file system)"
 )
 """How a repair may fail that `check` proposes, which knows nothing of gates and disks."""
-CARDS = ("eth0", "eth1")
+CARDS = ("eth1", "eth0")
 PAGES = ("status", f"check {CIDR}")
 
 
