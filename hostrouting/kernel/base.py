@@ -133,11 +133,11 @@ class RouteBackend(Protocol):
         Links are sorted by number, and the addresses of each family by the numbers of their
         devices. Rules and routes are in the kernel's order.
 
-        `near` saves time on a host with 100,000 routes: with these prefixes, a backend may leave
-        out most routes that overlap none of them. It always returns the routes of hostrouting
-        (protocol 213), default routes and their halves (/1), and routes without a gateway. The rest
-        are mostly routes of a CNI to the pods of other nodes. Of routes that differ only in the
-        addresses of their prefixes, it returns at least one, so that the check knows the CNI.
+        `near` saves time on a host with 100,000 routes: a backend may leave out most routes that
+        overlap none of these prefixes. They are mostly routes of a CNI to the pods of other nodes.
+        Of routes that differ only in the addresses of their prefixes, at least one is returned, so
+        that the check knows the CNI. Never left out are the routes of hostrouting (protocol 213),
+        default routes and their halves (/1), and routes without a gateway.
 
         If anything changes while the host is read, it is read again, up to three times in all. If
         the last reading is disturbed, too, it is returned all the same, marked as `restless`.

@@ -218,9 +218,9 @@ class Netlink:
         return self._socket.fileno()
 
     def take_reports(self) -> bool:
-        """Take the reports of changes that have come since the last call, without waiting, and keep
-        none. Return whether there were any, or some were lost because there were too many. What
-        other processes send is no report.
+        """Discard the reports of changes that have come since the last call, without waiting.
+        Return whether there were any. Reports that were lost, because there were too many, count,
+        too, but messages of other processes do not.
         """
         has_reports = False
         for _ in range(_READS_AT_ONCE):  # bounded, because others may send faster than this reads
@@ -243,9 +243,9 @@ class Netlink:
         """
         # Only so many are asked at once that their answers fit into the receive buffer.
         for begin in range(0, len(bodies), _QUESTIONS_AT_ONCE):
-            asked_now = bodies[begin : begin + _QUESTIONS_AT_ONCE]
-            self._send([message(type_, 0, body) for body in asked_now])
-            for _ in asked_now:
+            batch = bodies[begin : begin + _QUESTIONS_AT_ONCE]
+            self._send([message(type_, 0, body) for body in batch])
+            for _ in batch:
                 answer = self.receive()
                 _, answer_type, _, _, _ = HEADER.unpack_from(answer)
                 yield error_of(answer) if answer_type == _NLMSG_ERROR else answer
