@@ -19,7 +19,7 @@ def capped(lines: Sequence[str]) -> Iterator[str]:
 
 
 def count_of_others(things: Sequence[object]) -> Iterator[str]:
-    """A line that counts the things beyond the first SHOWN, which a page does not have. If there
+    """A line that counts the things that a page leaves out: those after the first SHOWN. If there
     are no more things, there is no line.
     """
     if len(things) > SHOWN:
