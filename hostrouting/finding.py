@@ -53,7 +53,7 @@ class Remedy(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The first way, as text: its words alone, or its command, with the words in front of it:
+        """A line for this way, without the others: only its words, or its command after the words:
         "until the next boot, as root: ip route add …".
         """
         if not self.command:

@@ -78,7 +78,8 @@ def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
     except ConfigError as error:
         # Without the path, so that all nodes with the same fault are one group.
         return NodeProblem(NO_VERDICT, str(ConfigError(error.faults, "the snapshot")))
-    report_now = report_with_config = check_snapshot(snapshot, config)
+    report_now = check_snapshot(snapshot, config)
+    report_with_config = report_now
     plan = plan_static_routes(config, snapshot)
     # If nothing escapes, there is nothing to repair, and `config` is not applied: it may lack a
     # route that the node has, without which something would escape.

@@ -81,7 +81,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether the kernel is now as the request asks, by this change or since before.
+        """Whether the kernel is now as the request asks, by this change or already before.
 
         A deletion is also done if its device does not exist, because Linux deletes the routes of a
         device together with it. But a renamed device keeps its routes, and a deletion with its old
@@ -198,8 +198,8 @@ class Watch(Protocol):
         True may be a false alarm. A burst of changes, even one that overflowed the socket's buffer,
         is reported as one True. Raises BackendError if it cannot listen any more.
 
-        `clock` is the caller's, for tests: a fake kernel waits on it, so that a fake clock takes no
-        real time. A real kernel uses the machine's clock in any case.
+        `clock` is for tests: a fake kernel waits on the caller's clock, which may be a fake one
+        that takes no real time. A real kernel always uses the machine's clock.
         """
 
     def close(self) -> None:

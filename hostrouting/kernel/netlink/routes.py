@@ -270,8 +270,8 @@ def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
 
 
 def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
-    """Pack the attributes of a message that asks Linux to add, append or delete this route. They
-    follow the fixed part (`_packed_rtmsg`), and have the fields that this part lacks.
+    """Pack the attributes of a request for this route. They have the fields that the fixed part
+    (`_packed_rtmsg`) lacks.
     """
     family, network, _ = route.prefix
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))

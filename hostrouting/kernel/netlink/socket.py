@@ -91,8 +91,8 @@ class KernelError(Exception):
 
 @contextmanager
 def kernel_errors(attempt: str) -> Iterator[None]:
-    """Turn a KernelError or OSError that leaves the block into a BackendError: its text is "cannot"
-    and the attempt, such as "change routes", then perhaps the reason.
+    """Turn a KernelError or OSError that leaves the block into a BackendError. Its text is
+    "cannot", the attempt, such as "change routes", and the reason if it is known.
     """
     try:
         yield
@@ -149,7 +149,7 @@ def number_attribute(number: int, value: int) -> bytes:
 
 
 def message(type_: int, flags: int, body: bytes, sequence: int = 0) -> bytes:
-    """Pack a request to the kernel, whose answers have the same sequence number. `type_` says what
+    """Pack a request to the kernel; the answers have the same sequence number. `type_` says what
     is asked, and `body` has the details: a fixed part and attributes.
     """
     # The last field, the sender's port, may be 0: Linux knows it by the socket.
@@ -279,10 +279,9 @@ class Netlink:
                 yield run[at : at + size]
 
     def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-        """Ask the kernel for one of its lists, as `dump` does, but yield many messages at a time:
-        each yield is (size, run), and a run is several messages of this size, one after another.
-        The caller can unpack them at once, which is faster. KernelError if the kernel refuses to
-        list, or cannot finish.
+        """Ask the kernel for one of its lists, as `dump` does, but yield (size, run): a run is
+        several messages of this size, one after another. The caller can unpack a run at once, which
+        is faster. KernelError if the kernel refuses to list, or cannot finish.
         """
         self._send([message(type_, NLM_F_DUMP, body)])
         while True:
