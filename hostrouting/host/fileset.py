@@ -58,7 +58,7 @@ class File:
     def find_obstacle(self, files: Files) -> Finding | None:
         """Look whether `write` may replace what is at the path. Return an error if it may not: for
         a folder, for a link in the place of a file, such as a mask of systemd, and in systemd's
-        folders for another program's file. Return a note if only the mode of our file differs;
+        folders for another program's file. Return a warning if only the mode of our file differs;
         None if nothing is wrong.
         """
         entry = files.look(self.path)
@@ -74,7 +74,7 @@ class File:
             return None
         if entry.mode != self.mode and self.has_content(files):
             sentence = f"{self.path} has the mode {entry.mode:o}, and not {self.mode:o}"
-            return Finding("file", "note", sentence, self.path)
+            return Finding("file", "warning", sentence, self.path)
         if self.path.startswith(SHARED):
             text = files.read(self.path) or ""
             # A unit of the program that ours replaces (the Go original) may be overwritten, too.

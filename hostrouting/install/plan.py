@@ -68,6 +68,11 @@ class Plan:
         )
 
     @property
+    def is_downgrade(self) -> bool:
+        """Whether the run would replace the program of a newer release, as an obstacle says."""
+        return any(finding.name == "route-differs" for finding in self.obstacles)
+
+    @property
     def work(self) -> list[str]:
         """What there is to do, a line for each change."""
         return [*map(str, self.routes.changes), *self.other_work]

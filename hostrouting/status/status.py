@@ -253,14 +253,23 @@ def _findings_of_plan(plan: Plan, files: Files) -> Iterator[Finding]:
         if finding.name != "unit-not-gated" or finding.target not in on_disk:
             yield finding
     yield from plan.routes.wait_errors
-    yield from _differences(plan)
+    # Either config.json or the host may have changed. The findings of a downgrade say so instead.
+    if plan.work and not plan.is_downgrade:
+        sentence = (
+            f"{HostLayout.config_path} is not applied yet, or no longer in force: apply would make "
+            f"{counted(len(plan.work), 'change')}, first: {plan.work[0]}"
+        )
+        # A warning and not an error, because an address that escapes is worse.
+        yield Finding("route-differs", "warning", sentence, HostLayout.config_path)
 
 
 def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
     """Return the command that makes the host right: apply, or a repair if addresses would escape
-    even after apply. Empty if there is nothing to do, or if neither makes everything right.
+    even after apply. Empty if there is nothing to do, if neither makes everything right, or if
+    apply would replace a newer release.
     """
-    if plan is None or plan.routes.waiting:  # apply fails while a route waits
+    # While a route waits, apply fails.
+    if plan is None or plan.routes.waiting or plan.is_downgrade:
         return ""
     report = plan.report  # the check of the host as apply would leave it
     # If our routes conflict with another program's, apply fails, and there is no such report. Then
@@ -356,17 +365,3 @@ def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> lis
         return [UnitState(names[0], shown[0].state if shown else "unknown")]
     order = get_args(StateOfUnit)  # the worst first
     return sorted(units, key=lambda unit: order.index(unit.state))
-
-
-def _differences(plan: Plan) -> Iterator[Finding]:
-    """Yield a warning if apply would change anything. It counts the changes and names the first,
-    such as the start of the guard; the page of `status` has a line for each. It says "not applied
-    yet, or no longer in force", because either config.json or the host may have changed.
-    """
-    if plan.work:
-        sentence = (
-            f"{HostLayout.config_path} is not applied yet, or no longer in force: apply would make "
-            f"{counted(len(plan.work), 'change')}, first: {plan.work[0]}"
-        )
-        # A warning and not an error, because an address that escapes is worse.
-        yield Finding("route-differs", "warning", sentence, HostLayout.config_path)

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -12,12 +14,16 @@ import attrs
 import phases
 from hostrouting.config.settings import PARTS, HostRoutingConfig, PassPart
 from hostrouting.errors import HostError
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.install import STEPS, install, plan_install
 from hostrouting.install.plan import Plan
 from hostrouting.install.wanted import Request, read_wanted
+from hostrouting.release import __version__
 
 if TYPE_CHECKING:
+    from hostrouting.host.base import Files
     from hostrouting.install.results import CheckResult
 
 _SECTIONS_WITHOUT_TASK = ("gate", "guard", "manage_foreign")
@@ -112,7 +118,11 @@ class InstallTask:
         # `STEPS` has the names of the parts' steps, by which the run leaves parts out.
         parts = [part for part in self.parts if STEPS[part] not in ctx.skip]
         wanted = read_wanted(self.host, self.request)
-        return plan_install(self.host, wanted, parts, is_dry_run=True, earlier=earlier)
+        plan = plan_install(self.host, wanted, parts, is_dry_run=True, earlier=earlier)
+        if HostLayout.program_path not in plan.files.written_paths:
+            return plan
+        newer = _find_newer_release(self.host.files)
+        return attrs.evolve(plan, obstacles=(*plan.obstacles, *newer))
 
     def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
         return self.install(ctx, self.request)
@@ -165,3 +175,26 @@ class InstallTask:
         for run in to_undo:
             del self.former_by_run[run]
         return result
+
+
+def _find_newer_release(files: Files) -> Iterator[Finding]:
+    """Yield a warning if the installed program is of a newer release than this library, by which a
+    run would replace it.
+    """
+    program = files.read_bytes(HostLayout.program_path) or b""
+    # The sources in it are not compressed.
+    line = re.search(rb'^__version__ = "(.+)"', program, re.MULTILINE)
+    installed = line[1].decode() if line else ""
+    if _numbers(installed) > _numbers(__version__):
+        yield Finding(
+            "route-differs",
+            "warning",
+            f"{HostLayout.program_path} is of release {installed}, and this command is of the "
+            f"older release {__version__}, which apply would install",
+            HostLayout.program_path,
+            Remedy("use the newer release", f"{HostLayout.node_command} status"),
+        )
+
+
+def _numbers(release: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", release)]

@@ -589,10 +589,8 @@ def test_an_unusable_config_json(text: str | None, rule: str, wanted: HostRoutin
         del host.files.links[LAYOUT.config_path]
         host.files.texts[LAYOUT.config_path] = text
     before = disk(host)
-    correct = (
-        "; correct the file, or put it back; then: hostrouting status; if a newer .*; with a b"
-    )
-    words = f"{rule}.*{correct}.*to remove hostrouting .*, as root: hostrouting remove"
+    correct = "correct the file; then: hostrouting status; if a newer .*; " if text else ""
+    words = f"{rule}.*; {correct}with a b.*to remove hostrouting .*, as root: hostrouting remove"
     for task in (ConfigureStaticRoutes, Configure):
         failure_of(run, task(WANTED, host=host), of=ConfigError, match=words)
     assert disk(host) == before

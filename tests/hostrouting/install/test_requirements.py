@@ -50,9 +50,9 @@ def test_another_mode_of_the_program() -> None:
     host.files.modes[LAYOUT.program_path] = 0o644
     plan = Configure(WANTED, host=host).plan()
     assert plan.files.written_paths == (LAYOUT.program_path,)
-    [note] = plan.findings
-    assert (note.severity, note.target) == ("note", LAYOUT.program_path)
-    assert note.sentence == f"{LAYOUT.program_path} has the mode 644, and not 755"
+    [warning] = plan.findings
+    assert (warning.severity, warning.target) == ("warning", LAYOUT.program_path)
+    assert warning.sentence == f"{LAYOUT.program_path} has the mode 644, and not 755"
     run(Configure(WANTED, host=host))
     assert Configure(WANTED, host=host).plan().is_empty
 

@@ -298,7 +298,7 @@ def test_the_document() -> None:
 
 
 MACHINE = HostStatus(units=(UnitState(r"systemd-nspawn@a\x2db.service", "runs"),))
-FIGHT = find_status(INCIDENTS["differs: another program fights with the guard"]())
+FIGHT = find_status(INCIDENTS["differs: kubelet is masked, after a fight"]())
 
 
 @pytest.mark.parametrize("status", [MACHINE, FIGHT], ids=["a machine", "a fight"])
