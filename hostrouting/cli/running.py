@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import phases
@@ -107,17 +108,24 @@ def outcome_of(report: phases.Step, host: Host) -> TaskRun:
 
 
 class _StandardErrorHandler(logging.Handler):
-    """Prints log lines on standard error, escaped like all other output."""
+    """Prints log lines on standard error, escaped like all other output, except those that the page
+    repeats.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
-        print_lines([self.format(record)], sys.stderr)
+        # `phases` puts the fields of a log line into its record, as the attribute FIELDS.
+        if _FIELDS_OF_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())):
+            _print_once((self.format(record),), sys.stderr)
+
+
+_print_once = cache(print_lines)
+"""Prints nothing the second time: several steps of a run may wait for one lock."""
 
 
 def _log_to_standard_error() -> None:
-    """Show log lines on standard error while a task runs, except those that the page repeats. If
-    the program has set up logging already, nothing is changed.
+    """Show log lines on standard error while a task runs. If the program has set up logging
+    already, nothing is changed.
     """
-    handler = _StandardErrorHandler()
-    # `phases` puts the fields of a log line into its record, as the attribute FIELDS.
-    handler.addFilter(lambda record: _FIELDS_OF_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
-    logging.basicConfig(level=logging.INFO, handlers=[handler], format="%(message)s")
+    logging.basicConfig(
+        level=logging.INFO, handlers=[_StandardErrorHandler()], format="%(message)s"
+    )
