@@ -160,11 +160,6 @@ def stop_systemd(host: FakeHost) -> None:
     manager_of(host).running = False
 
 
-def upgrade(host: FakeHost) -> None:
-    """A command of a newer release has installed its program."""
-    host.files.programs[LAYOUT.program_path] = newer_program()
-
-
 def fill(folder: str, reason: str = "No space left on device") -> Change:
     return lambda host: host.files.broken.update({folder: reason})
 
@@ -289,7 +284,9 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: config.json was edited": right_but(
         lambda host: edit_config(host, take_kubelet_out), gate={"units": [KUBELET, "k3s.service"]}
     ),
-    "differs: a newer release is installed": right_but(upgrade),
+    "differs: a newer release is installed": right_but(
+        lambda host: host.files.programs.update({LAYOUT.program_path: newer_program()})
+    ),
     "differs: a unit of ours was edited": right_but(
         written(LAYOUT.unit_path(LAYOUT.routes_unit), "[Service]\n")
     ),

@@ -161,12 +161,6 @@ def test_a_python_that_is_gone() -> None:
     assert status.command == APPLY
 
 
-def test_a_unit_where_systemd_does_not_run() -> None:
-    status = find_status(INCIDENTS["open: no systemd"](), KUBELET)
-    assert [unit.state for unit in status.asked] == ["no answer"]
-    assert status.code == 3
-
-
 # Parts of the answer.
 
 
