@@ -63,8 +63,11 @@ def apply_plan(
         raise
     finally:
         done += in_effect
-    can_retry = all(problem.can_retry for problem in problems)
-    raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
+    raise ApplyError(
+        *map(str, problems),
+        after=after,
+        can_retry=all(problem.can_retry for problem in problems),
+    ) from problems[0]
 
 
 def _carry_out(

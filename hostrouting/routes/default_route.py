@@ -72,13 +72,15 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
     if hidden:
         return devs | hidden
     card_addresses = [
-        each.ip
+        each
         for each in snapshot.addresses
-        if each.ip.version == used.prefix.family and is_card(links.get(each.dev), links)
+        if each.ip.version == used.prefix.family
+        and each.ip not in LINK_LOCAL
+        and is_card(links.get(each.dev), links)
     ]
     are_lines = all(links[dev].kind in LINES for dev in devs)
     are_taps = all(is_tap(links[dev]) for dev in devs)
-    if are_lines or (are_taps and all(ip in LINK_LOCAL for ip in card_addresses)):
+    if are_lines or (are_taps and not card_addresses):
         return frozenset()
     return devs
 

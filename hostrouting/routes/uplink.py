@@ -143,8 +143,9 @@ class Uplink:
             protocol=OURS,
         )
         if route.has_gateway:
-            # A route has one source for all its next hops.
-            return route._replace(prefsrc=self._source_by(next_hops[0]))
+            # A route has one source for all its next hops, and Linux chooses one for each.
+            sources = filter(None, map(self._source_by, next_hops))
+            return route._replace(prefsrc=next(sources, None))
         if self._family == IPV4:  # as `ip route add` does
             return route._replace(scope=SCOPE_LINK)
         return route
