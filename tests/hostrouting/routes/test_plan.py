@@ -57,7 +57,7 @@ ROWS = """
 A proto ours                                                        | | keep
 A proto 186                                                         | | keep
 A encap seg6 proto 186                                              | | conflict
-B proto 186                                                         | | conflict
+-; default dev eth1; local PLACE dev eth1 proto 186                 | | conflict
 B proto ours                                                        | | delete, add
 B proto ours; A proto 186                                           | | keep, delete
 B proto 186; A proto ours                                           | | conflict
@@ -179,11 +179,10 @@ def test_the_steps_for_one_route(row: list[str]) -> None:
 
 
 def test_the_order_of_deletions() -> None:
-    """A route goes before one with further next hops: Linux could delete it in place of that."""
-    one, two = spelt("PLACE proto ours via 10.0.0.1 dev eth0; PLACE proto ours B_AND_A")
-    two = two._replace(next_hops=two.next_hops[::-1])
-    steps = plan_static_routes(configured(), host_with(one, two)).steps
-    assert [step.route for step in steps] == [one, two]
+    """One that Linux could delete in place of another goes first: with fewer hops, or a source."""
+    there = spelt("A proto ours src 10.0.0.4; A proto ours; PLACE proto ours A_AND_B")
+    steps = plan_static_routes(configured(), host_with(*there)).steps
+    assert [step.route for step in steps] == there
 
 
 class TestWhatStays:
@@ -195,6 +194,7 @@ class TestWhatStays:
         there = host_with(BY_TUNNEL, DEFAULT, BY_A, stale)
         plan = plan_static_routes(configured(static(PLACE), static("20.1.0.0/16")), there)
         assert plan.steps == (("keep", BY_A, "exists"), ("delete", stale, "not configured"))
+        assert [str(step)[:2] for step in plan.steps] == ["  ", "- "]
         [(missing, route)] = plan.waiting
         assert str(route.destination) == "20.1.0.0/16"
         sentence = f"after the next boot, {PLACE} will wait for {missing}; what is there now stays"
