@@ -144,9 +144,8 @@ class Uplink:
         )
         if route.has_gateway:
             # A route has one source for all its next hops, and Linux chooses one for each.
-            for hop in next_hops:
-                route = route._replace(prefsrc=route.prefsrc or self._source_by(hop))
-            return route
+            sources = (source for source in map(self._source_by, next_hops) if source)
+            return route._replace(prefsrc=next(sources, None))
         if self._family == IPV4:  # as `ip route add` does
             return route._replace(scope=SCOPE_LINK)
         return route
