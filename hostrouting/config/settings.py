@@ -378,7 +378,7 @@ class RouteOverlapConfig(NamedTuple):
         keeps gated units from starting. In the mode WARN, no verdict does.
         """
         if verdict == "undecided":
-            return self.undecided == "refuse"  # a fault unless the mode is STRICT
+            return self.undecided == "refuse"  # allowed only in the mode STRICT
         return self.is_strict and verdict != "ok"
 
 
@@ -501,8 +501,8 @@ class HostRoutingConfig(NamedTuple):
         given: object = mapping  # JSON need not be an object, whatever the type of `mapping` says
         our_keys = fields_of(cls)
         if isinstance(given, Mapping) and _OUR_KEY in given:  # an agent's own file
-            # Our settings belong under our key. Beside it, our names are misplaced, except those in
-            # _AGENTS_MAY_HAVE, which are settings of the agent there.
+            # Our settings belong under our key. Beside this key, a setting of ours is misplaced; a
+            # name in _AGENTS_MAY_HAVE is a setting of the agent there.
             misplaced = [key for key in our_keys if key in given and key not in _AGENTS_MAY_HAVE]
             if misplaced:
                 rule = f"is beside {_OUR_KEY}, where it would be ignored"
@@ -517,11 +517,11 @@ class HostRoutingConfig(NamedTuple):
             if (
                 not isinstance(given, Mapping)
                 or any(key in our_keys for key in given)
-                # Only a misspelt key of ours has a remedy, which names the right key.
+                # A key of ours was misspelt: only then a remedy is given, with the right key.
                 or any(fault.remedy for fault in error.faults)
             ):
                 raise
-            # No key is ours, so this is probably an agent's own file: also name the key it lacks.
+            # No key is ours, so this is probably an agent's own file, in which our key is missing.
             remedy = "an agent's own file has the configuration under this key"
             missing = Fault(_OUR_KEY, "", "missing", remedy)
             raise ConfigError([*error.faults, missing]) from error
@@ -550,7 +550,7 @@ class HostRoutingConfig(NamedTuple):
         """Whether a host needs no files of hostrouting for this configuration: no unit
         waits for the gate, and systemd-networkd is not told to keep routes that it does not know.
         """
-        # `parts` need not be asked for: if there is one, a unit is gated (gate.units is not empty).
+        # Without gated units, there are no `parts` either (`gated_units`), so they are not checked.
         return not gated_units(self) and self.manage_foreign != "keep"
 
     def replaced(self, names: Iterable[str], other: "HostRoutingConfig") -> "HostRoutingConfig":
@@ -573,8 +573,8 @@ _AGENTS_MAY_HAVE = ("gate", "guard")
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
     """Return the units that start only after the gate has checked the routing: those of the section
-    `gate`. Without this section, it is systemd-nspawn@.service if there are static routes, CIDRs to
-    check or a probe rewrite, and otherwise none.
+    `gate`. Without this section, systemd-nspawn@.service is gated if there are static routes, CIDRs
+    to check or a probe rewrite; otherwise no unit is.
     """
     if config.gate is not None:
         return tuple(sorted(set(config.gate.units)))
