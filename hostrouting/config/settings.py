@@ -138,8 +138,8 @@ def _precedes_gate(unit: str) -> bool:
     means each of its instances, too.
     """
     name, at, _ = unit.removesuffix(".service").partition("@")
-    # Of systemd's own services, only the machines, systemd-nspawn@, can wait. Each netplan-wpa-
-    # service connects a card to its WLAN.
+    # All of systemd's own services come early, except the machines (systemd-nspawn@). A service
+    # netplan-wpa-… connects a card to its WLAN.
     is_early = name.startswith(("systemd-", "netplan-wpa-")) and name != "systemd-nspawn"
     return unit in _OUR_UNITS or is_early or f"{name}{at}" in _EARLY
 
@@ -308,9 +308,9 @@ class StaticRoutesConfig(NamedTuple):
         """
         index_by_key: dict[RouteKey, int] = {}
         for index, route in enumerate(self.routes):
-            first = index_by_key.setdefault(route.key, index)
-            if first != index:
-                rule = f"has the destination and the metric of routes[{first}]"
+            first_index = index_by_key.setdefault(route.key, index)
+            if first_index != index:
+                rule = f"has the destination and the metric of routes[{first_index}]"
                 remedy = "remove one of the two, or give them different metrics"
                 yield Fault(f"routes[{index}]", show(str(route.destination)), rule, remedy)
         if self.routes and not self.enabled:
@@ -407,8 +407,8 @@ class ProbeRewriteConfig(NamedTuple):
 
     def faults_between_fields(self) -> Iterator[Fault]:
         """Yield a fault if there are interfaces but the rewrite is not enabled, or if it is enabled
-        without an interface. Several interfaces are a fault together with `ensure_route`, because
-        its route can lead through only one.
+        without an interface. With `ensure_route`, several interfaces are a fault, because the route
+        can lead through only one of them.
         """
         enabled, interfaces = self.enabled, self.interfaces
         if interfaces and not enabled:
@@ -534,7 +534,7 @@ class HostRoutingConfig(NamedTuple):
     def parts(self) -> tuple[PassPart, ...]:
         """The parts of the work on a host's routing that this configuration asks for, in the order
         of PARTS: set the static routes, load the probe rewrite, check for overlaps. The first part
-        also sets the route for replies to probes, so it can be needed without static routes.
+        also sets the route for replies to probes, so this part can be needed without static routes.
         """
         probes = self.probe_rewrite
         has_reply_route = probes.enabled and probes.ensure_route

@@ -452,7 +452,7 @@ class Fib:
                     plain = decision
                     captor = applied
                 else:
-                    # With `not`, the rule selects packets that do not meet its conditions.
+                    # With `not`, these packets do not meet the conditions.
                     met_conditions = () if applied.invert else applied.conditions
                     others.append(OtherEnd(applied.rule, decision, met_conditions))
         rest = NO_ROUTE if rest is None else rest

@@ -30,7 +30,7 @@ def width_of(family: int) -> int:
 
 
 def as_ip(value: str | IP) -> IP:
-    """The address that a text means; an address is returned unchanged. ValueError if it has a zone
+    """Read an address from a text, or return an address unchanged. ValueError if it has a zone
     ("fe80::1%eth0"), because a route has another field for the device.
     """
     address = ip_address(value) if isinstance(value, str) else value

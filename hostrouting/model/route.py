@@ -234,7 +234,7 @@ class Route(NamedTuple):
     @property
     def usable_devs(self) -> tuple[str, ...]:
         """The devices by which packets can leave: those of all next hops that are not dead."""
-        if self.type in REFUSING:  # it drops packets, even if a next hop is given
+        if self.type in REFUSING:  # the route drops packets, even if it has a next hop
             return ()
         return _devs_by(hop for hop in self.next_hops if not hop.dead)
 
