@@ -352,8 +352,8 @@ def _host_errors(verb: str, place: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror
-        # The error may be about the temporary file or a folder: then the reason names it. A read
-        # names only the file, by a path in /proc/self/fd that would tell nobody anything.
+        # The error may be about the temporary file or a folder: then the reason names it. The error
+        # of a read is about the file itself, but can name a path in /proc/self/fd instead.
         if verb != "read" and error.filename not in {None, place}:
             reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")
