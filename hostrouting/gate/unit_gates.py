@@ -243,7 +243,7 @@ def _why_open(
         command_of("systemctl cat", name),
         needs_root=False,
     )
-    if _STATUS_OF_REFUSAL in properties["SuccessExitStatus"].split():
+    if _STATUS_OF_REFUSAL in properties["SuccessExitStatus"]:
         return _open_because(
             name,
             f"it has SuccessExitStatus={_STATUS_OF_REFUSAL}, so a refusal counts as a success",
