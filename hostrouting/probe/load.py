@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from hostrouting.errors import HostError
 from hostrouting.host.operation import Operation
 from hostrouting.probe.table import (
-    CHAINS,
     PROBE_DELETION,
     TABLE,
     probe_comments,
@@ -58,8 +57,8 @@ def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
         return False
     if not all(map(str.endswith, rules, rule_comments)):
         return False
-    # Nobody has added a chain, or set the policy of one of ours to drop.
-    return listing.count(" hook ") == listing.count("policy accept") == CHAINS
+    # No chain drops what no rule accepts: neither one of ours nor an added one.
+    return listing.count(" hook ") == listing.count("policy accept")
 
 
 def load_table(nftables: Nftables, settings: ProbeRewriteConfig, *, done: list[Operation]) -> None:
