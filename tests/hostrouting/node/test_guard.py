@@ -288,8 +288,9 @@ def test_repairs_now_and_then() -> None:
     """They are no fight, however many there are."""
     done = Done()
     done.changes.append(RouteRequest("add", ESCAPE))
-    files = FakeFiles()
+    files = FakeFiles({HostLayout.fight_path: "11\nof a guard that was killed\n"})
     fight = Fight(files)
+    assert files.texts == {}
     assert {fight.note(done, 700.0 * number) for number in range(20)} == {""}
     assert any(fight.note(done, 14_000.0 + second) for second in range(20))
     assert not fight.note(done, 15_000)
@@ -346,12 +347,26 @@ def test_a_broken_configuration(there: dict[str, str], capfd: pytest.CaptureFixt
 # How it ends
 
 
-def test_a_signal(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """It ends the guard, which has not failed then."""
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2"])
+def test_a_signal(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It ends the guard, which has not failed then. A second one interrupts no rollback."""
+    rolled_back: list[str] = []
+
+    def get_two_signals() -> None:
+        try:
+            signal.raise_signal(signal.Signals[name])
+        except Stopped as error:
+            signal.raise_signal(signal.SIGTERM)
+            rolled_back.append(str(error))
+            raise
+
     host = node()
     monkeypatch.setattr(Host, "local", lambda: host)
-    host.faults.meanwhile("watch", lambda: signal.raise_signal(signal.SIGTERM))
+    host.faults.meanwhile("watch", get_two_signals)
     assert guard_host() == 0
+    assert rolled_back == [name]
     assert logged(capfd) == []
 
 
