@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from hostrouting.boot.on_disk import proof_of_installation
 from hostrouting.boot.units import UNITS
-from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
+from hostrouting.config import GateConfig, HostRoutingConfig
 from hostrouting.config.settings import gated_units
 from hostrouting.errors import HostError
 from hostrouting.host.host import Host
@@ -20,10 +20,7 @@ from tests.support.mishaps import full, mishap_host
 from tests.support.tasks import (
     LAYOUT,
     WANTED,
-    configured,
     failure_of,
-    left_to_do,
-    lose_routes,
     manager_of,
     run,
 )
@@ -136,14 +133,3 @@ def test_folders_of_an_image(tmp_path: Path) -> None:
     assert not [*tmp_path.rglob("*hostrouting*")]
     assert theirs.exists()
     assert (tmp_path / "etc/systemd/system/multi-user.target.wants").is_dir()
-
-
-def test_a_guard_whose_files_are_all_gone() -> None:
-    """It is stopped, and systemd forgets drop-ins that run a program that is gone."""
-    host = configured(GATED._replace(guard=GuardConfig(enabled=True)))
-    lose_routes(host)
-    for paths in (host.files.texts, host.files.programs, host.files.links, manager_of(host).calls):
-        paths.clear()
-    run(Remove(host=host))
-    assert manager_of(host).calls == [f"stop {LAYOUT.guard_unit}", "reload"]
-    assert left_to_do(Remove(host=host)) == ""
