@@ -131,7 +131,7 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
         "when that is mended",
         f"{command_of('systemctl reset-failed', unit)} && {command_of('systemctl start', unit)}",
     )
-    see_journal = Remedy("see", command_of("journalctl -u", unit), needs_root=False)
+    see_journal = Remedy("see", command_of("journalctl -n 20 -u", unit), needs_root=False)
     # `systemctl status` names a condition that was not met. The journal of systemd 249 does not.
     see_status = see_journal._replace(command=command_of("systemctl status", unit))
     unmask = "systemctl unmask"

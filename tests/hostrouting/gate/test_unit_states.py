@@ -9,7 +9,7 @@ from hostrouting.testing import FakeManager
 UNIT = "kubelet.service"
 NOW = "Thu 2026-01-01 00:00:00 UTC"
 ERRORS = ("172.16.0.0/16 leaves through ib0", "it was refused")
-SEE, STATUS = f"see: journalctl -u {UNIT}", f"see: systemctl status {UNIT}"
+SEE, STATUS = f"see: journalctl -n 20 -u {UNIT}", f"see: systemctl status {UNIT}"
 AGAIN = f"systemctl reset-failed {UNIT} && systemctl start {UNIT}"
 REMEDIES: dict[State, str] = {
     "stuck": f"{SEE}; or, when that is mended, as root: {AGAIN}",

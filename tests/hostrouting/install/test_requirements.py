@@ -46,7 +46,6 @@ def test_variables_that_a_unit_loses(environment: str) -> None:
 
 
 def test_another_mode_of_the_program() -> None:
-    """It is said as that."""
     host = configured(WANTED)
     host.files.modes[LAYOUT.program_path] = 0o644
     plan = Configure(WANTED, host=host).plan()
