@@ -197,19 +197,9 @@ def ask(seconds: float = 0.5) -> int:
 
 @pytest.mark.linux
 @pytest.mark.parametrize(
-    ("typed", "code"),
-    [
-        (b"\n", 0),
-        (b"y", 1),
-        (b"no\n", 1),
-        (b"y\x04\x04", 1),
-        (b"\x04", 1),
-        (b"\x03", 1),
-        (b"\x1c", 1),
-        (None, 1),
-    ],
+    "typed", [b"\n", b"y", b"no\n", b"y\x04\x04", b"\x04", b"\x03", b"\x1c", None]
 )
-def test_the_terminal(typed: bytes | None, code: int) -> None:
+def test_the_terminal(typed: bytes | None) -> None:
     """Only Enter counts: no other line or key, and no terminal that is closed."""
     terminal = on_a_terminal(ask)
     shown = terminal.read_until(b"taken back")
@@ -218,7 +208,7 @@ def test_the_terminal(typed: bytes | None, code: int) -> None:
         os.close(terminal.screen)
     else:
         os.write(terminal.screen, typed)
-    assert terminal.exit_code() == code
+    assert terminal.exit_code() == (0 if typed == b"\n" else 1)
     if typed is not None:
         os.close(terminal.screen)
 
