@@ -114,8 +114,8 @@ class _Writer:
         """Remove these files, and then each folder of drop-ins, and our own, if it is empty."""
         files = self._host.files
         for path in paths:
-            if files.remove(path):
-                self.changed.append(path)
+            files.remove(path)
+            self.changed.append(path)
             folder = path.rpartition("/")[0]
             if folder.endswith(".d") or folder == HostLayout.config_directory:
                 files.remove_empty(folder)

@@ -159,17 +159,6 @@ def test_a_default_route_that_comes(capfd: pytest.CaptureFixture[str]) -> None:
     assert lines[-1].startswith("6 OK: ")
 
 
-def test_what_is_said_before_a_refusal(capfd: pytest.CaptureFixture[str]) -> None:
-    """The last line is its reason, and not the verdict of a check that found nothing wrong."""
-    mapping = REPAIRED.to_mapping()
-    mapping["staticRoutes"]["routes"].append({"destination": "10.9.0.0/16", "dev": "eth9"})
-    assert decide(node(HostRoutingConfig.from_mapping(mapping))) == REFUSED
-    *_, verdict, reason, refused, _ = logged(capfd)
-    assert verdict.startswith("6 OK: ")
-    assert reason.startswith("3 ROUTE-WAITS: 10.9.0.0/16")
-    assert refused == SAID_REFUSED
-
-
 def test_what_was_changed_before_a_wait(capfd: pytest.CaptureFixture[str]) -> None:
     """The journal has it, although a later pass changes nothing."""
     cidrs = ("172.16.0.0/16", "fd00:16::/32")

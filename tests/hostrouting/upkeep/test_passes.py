@@ -15,7 +15,7 @@ from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.node.ending import Stopped
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, plain_vm
-from hostrouting.upkeep.passes import Done, PassOutcome, await_pass, run_pass
+from hostrouting.upkeep.passes import MOST_FINDINGS_SHOWN, Done, PassOutcome, await_pass, run_pass
 from tests.support.node import (
     HALVES,
     KERNELS,
@@ -51,10 +51,6 @@ def test_nothing_is_configured() -> None:
     host.nftables.fail(HostError("asked", what="nft"))
     before = str(host.kernel)
     config = wanting(cidrs=())
-    assert config.parts == ()
-    assert wanting(cidrs=(), probe_rewrite=PROBES).parts == ("probe_rewrite",)
-    with_route = PROBES._replace(ensure_route=True)
-    assert wanting(cidrs=(), probe_rewrite=with_route).parts == PARTS[:2]
     assert make_pass(host, config) == PassOutcome(config=config)
     assert (str(host.kernel), host.files.writes, host.nftables.tables) == (before, [], {})
     asked = run_pass(host, host.faults, config, done=Done(), purpose="apply")
@@ -244,6 +240,18 @@ def test_what_is_undecided_is_refused() -> None:
     assert (marker_of(host), outcome.error.exit_code) == ("undecided", CANNOT_DECIDE)
     ok = make_pass(node(kernel=KERNELS["ok"]()), wanting()._replace(route_overlap=section))
     assert not ok.refuses
+
+
+def test_many_escapes() -> None:
+    """The error says the first ones, and its document has all that the check has found."""
+    host = node(kernel=KERNELS["undecided"]())
+    host.kernel.add_link("ib0")
+    for number in range(0, 60, 2):
+        host.kernel.ip_route("add", Route.to(f"172.16.{number}.0/24", dev="ib0", protocol=4))
+    outcome = make_pass(host, wanting())
+    assert isinstance(outcome.error, RouteOverlapError)
+    assert str(outcome.error).count("OVERLAP") == MOST_FINDINGS_SHOWN
+    assert outcome.error.check["findings"] == [each.to_mapping() for each in outcome.findings]
 
 
 @pytest.mark.parametrize("can_come", [True, False])
