@@ -52,9 +52,9 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
             f"users other than root can change {place}, so the gate lets no unit pass",
             place,
             Remedy(
-                "let only root own and change it (chown root, chmod go-w; `sed -i` writes a new "
-                "file, because somebody may have the old one open), then look at what others may "
-                "have written there",
+                "let only root own and change it, then look at what others may have written there "
+                "(chown root, chmod go-w; `sed -i` writes a new file, because somebody may have "
+                "the old one open)",
                 command,
             ),
         )

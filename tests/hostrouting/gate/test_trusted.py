@@ -74,7 +74,7 @@ def test_what_is_not_trusted(tmp_path: Path, change: str, untrusted: list[str]) 
         )
         assert finding.sentence == sentence
         assert finding.remedy is not None
-        assert "own and change it (chown root, chmod go-w; " in finding.remedy.words
+        assert "(chown root, chmod go-w; " in finding.remedy.words
         command = finding.remedy.command
         if finding.target == PROGRAM:
             assert command == f"hostrouting apply --config {CONFIG}"
