@@ -86,10 +86,8 @@ def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
     if report.verdict == "ok":
         return ""
     snapshot = report.snapshot
-    # The families of which this host has a rule or a route. After a boot with ipv6.disable=1, it
-    # has none of IPv6, and no default route will come.
+    # After a boot with ipv6.disable=1, a host has no IPv6 rule, and no default route will come.
     present = {rule.family for rule in snapshot.rules}
-    present.update(route.prefix.family for route in snapshot.routes)
     missing = [
         family.missing_default
         for family in report.families

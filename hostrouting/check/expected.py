@@ -88,7 +88,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     expected = devs | doubtful
     # If no card is expected, but a dummy or a device in doubt (such as a tunnel), nothing shows
     # which card is the uplink. But a tunnel that is not in doubt is the uplink.
-    is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
+    is_card_known = any(map(devices.may_be_card, expected))
     has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
     is_card_unknown = (bool(doubtful) or has_dummy) and not is_card_known
     return Uplinks(expected, defaults, card_below_tunnel, hidden_card, doubtful, is_card_unknown)

@@ -129,9 +129,7 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     """
     decision = part.decision
     # The routes to the first address are those to the whole part.
-    covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
-    covering += judge.devices.routes_to_pods.covering(part.first)  # they may be in other tables
-    for route in covering:
+    for route in judge.fib.tables[TABLE_MAIN].covering(part.first):
         # A right one leads the packets where they belong: by another device than the uplink.
         if route != decision.route and judge.opinion_on_route(route).belongs_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]")
@@ -146,10 +144,10 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[
     route to the part has a prefix that is as long or longer, Linux would not use a route to the
     block; so the prefix of the present route is taken.
 
-    In two cases, the halves of this prefix are yielded, as far as they overlap the part: the
-    present route has the metric 0 or 1, so that no lower one is left for ours; or the prefix is
-    that of all addresses, which a static route may not have. A single address has no halves, so no
-    route can help there.
+    In two cases, the halves of this prefix are yielded: the present route has the metric 0 or 1, so
+    that no lower one is left for ours; or the prefix is that of all addresses, which a static route
+    may not have. A half that is not needed is left out later (`_useful_routes`). A single address
+    has no halves, so no route can help there.
     """
     # The route to the first address is that to the whole part.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
@@ -166,8 +164,7 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[
         yield prefix, metric
     elif not prefix.is_single:
         for half in prefix.halves():
-            if part.first <= half.last and half.first <= part.last:
-                yield half, _HIGH_METRIC
+            yield half, _HIGH_METRIC
 
 
 # By which device the routes lead.

@@ -26,6 +26,7 @@ a rule for all but some destinations says nothing about the uplink
   overlap, expected eth0 | default via 10.1.0.1 dev eth1 table 100; rule not to 10.99.0.0/16
 a rule for some users leads them where all others go
   ok | default via 10.1.0.1 dev eth1 metric 500; rule uidrange 1000-1999 lookup 254
+  ok | rule uidrange 0-99 lookup 254
 a default route by InfiniBand is not one
 + -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1; default dev ib0; 0.0.0.0/1 dev ib0
   ok, expected eth0 eth1
@@ -147,6 +148,8 @@ what is refused around a pod may be a block of a CNI, unless it is too wide
 a refused range that begins with the address of Flannel's device is its own, unless it is too wide
 + ipv6; -addresses; link flannel.1 vxlan; link cni0 bridge
   ok      | blackhole 172.0.0.0/8 proto 3; address 172.0.0.0/8 dev flannel.1 | 172.0.0.0/8
+  overlap | blackhole 172.0.0.0/8 proto 3; address 172.0.0.0/8 dev flannel.1 \
+| 172.0.0.0/8 services=172.96.0.0/12
   overlap | blackhole 172.0.0.0/7 proto 3; address 172.0.0.0/7 dev flannel.1 | 172.0.0.0/7
   overlap | blackhole 172.0.0.0/8 proto 3; address 172.0.0.0/8 dev eth1      | 172.0.0.0/8
   ok      | blackhole fd16::/48 proto 3; address fd16::/48 dev flannel.1     | fd16::/48
