@@ -113,7 +113,7 @@ class Judge:
         self.services = of_family(config.service_cidrs, fib.family)
         self.devices = Devices(fib)
         self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
-        self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
+        self.refusals = Refusals(fib, self.devices, self.services)
         self._opinions: dict[tuple[int, bool], tuple[Route, Opinion]] = {}
         """The opinion on each route, by its `id` and `by_mark_or_iif`. The `id` is taken because to
         hash a route takes longer than to judge it; the route stays here, so that no other object

@@ -14,7 +14,7 @@ or an address of the CNI in the range.
 4. Everything else is an escape.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hostrouting.check.devices import Devices
@@ -33,8 +33,6 @@ class Refusals(NamedTuple):
 
     fib: Fib
     devices: Devices
-    uplinks: Collection[str]
-    """The expected devices."""
     services: tuple[Prefix, ...]
 
     def opinion(self, route: Route) -> Opinion:
@@ -69,10 +67,9 @@ class Refusals(NamedTuple):
     def _has_blocks_of_others(self, row: Refusal, refusing: Route) -> bool:
         """Whether routes to other nodes show that this refusing route may be a CNI's: the host has
         a route as the CNI adds it for the block of another node. It has the protocol of the CNI's
-        `row`, a gateway, and the length of the refusing route. False if other programs add such
-        routes with this protocol, too (`protocol_shows_cni`).
+        `row`, a gateway, and the length of the refusing route.
         """
-        return row.protocol_shows_cni and any(
+        return any(
             route.prefix.length == refusing.prefix.length
             for route in self.fib.routes
             if route.protocol == row.protocol and route.has_gateway
@@ -82,15 +79,12 @@ class Refusals(NamedTuple):
         """Yield the devices whose addresses or pods are inside the refused range: they show whether
         the range is a CNI's, and which one's. A device counts if it has an address in the range, or
         if a more specific route of the same table leads into the range by it without a gateway.
-        Routes by the uplink (an expected device) do not count, because no pod is behind it.
         """
         for route in self.fib.routes:
             if route.table != refusing.table or route.has_gateway:
                 continue
             if route.prefix != refusing.prefix and route.prefix in refusing.prefix:
-                for dev in route.devs:
-                    if dev not in self.uplinks:
-                        yield dev
+                yield from route.devs
         for address in self.devices.addresses:
             if address.ip in refusing.prefix:
                 yield address.dev

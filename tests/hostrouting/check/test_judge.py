@@ -151,13 +151,15 @@ a refused range that begins with the address of Flannel's device is its own, unl
   overlap | blackhole 172.0.0.0/8 proto 3; address 172.0.0.0/8 dev flannel.1 \
 | 172.0.0.0/8 services=172.96.0.0/12
   overlap | blackhole 172.0.0.0/7 proto 3; address 172.0.0.0/7 dev flannel.1 | 172.0.0.0/7
-  overlap | blackhole 172.0.0.0/8 proto 3; address 172.0.0.0/8 dev eth1      | 172.0.0.0/8
+  overlap | blackhole 172.0.0.0/8 proto 3; address 172.0.0.1/8 dev flannel.1; \
+address 172.0.0.0/8 dev eth1 | 172.0.0.0/8
   ok      | blackhole fd16::/48 proto 3; address fd16::/48 dev flannel.1     | fd16::/48
   overlap | blackhole fd16::/47 proto 3; address fd16::/47 dev flannel.1     | fd16::/47
 only a pod of Calico inside shows that BIRD refuses a block for Calico
 + link cali1 veth; link lxc1 veth; blackhole 172.16.5.0/24 proto 12
   ok        | 172.16.5.7/32 dev cali1 | 172.16.5.128/25
   undecided | 172.16.5.7/32 dev lxc1  | 172.16.5.128/25
+  undecided | 172.16.6.7/32 dev cali1; prohibit 172.16.6.0/24 proto 12 | 172.16.6.128/25
 after a drain, only the block of another node shows Calico, and it has the same length
 + blackhole 172.16.5.0/26 proto 12
   undecided | 172.16.6.0/26 via 10.0.0.9 dev eth0 proto 12 | 172.16.5.0/24
@@ -220,6 +222,9 @@ a VPN marks its own packets, which leave by the card below the tunnel, and by no
   undecided | default via 10.0.0.1 dev ib0 table 200    | dev=wg1
   undecided | multicast 172.16.0.0/16 dev eth0 table 200 | dev=wg1
   undecided | rule pref 150 uidrange 1000-1999 lookup 200 | dev=wg1
+a doubt about an address of this host alone is named beside another doubt
+  undecided, doubts other-packets other-packets | elsewhere; rule pref 0 fwmark 1/1; \
+rule pref 0 to 10.0.0.4/32 uidrange 1000-1000 | 10.0.0.0/24
 nobody can know of which sockets these packets are
 + elsewhere
   undecided | rule [iif lo] fwmark 1/1

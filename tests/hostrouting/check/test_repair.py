@@ -43,6 +43,12 @@ what leaves by the uplink's default route may as well leave by a route of ours
 what rules do with other packets is in doubt before and after the repair, which is whole
   172.16.0.0/17 172.16.128.0/17 \
 | 172.16.0.0/16 dev ib0; rule pref 9 fwmark 7/7; default dev ib0 table 100 | 172.16.0.0/16
+a route of ours would hide what a CNI refuses or may have left behind, and the network of a card
+  below-a-cni | link flannel.1 vxlan; address 172.16.0.0/32 dev flannel.1; \
+blackhole 172.16.0.0/16 proto 3; 172.16.5.0/24 dev ib0
+  below-a-cni | link flannel.1 vxlan; 172.16.0.0/16 dev flannel.1; link lxc1 veth; \
+172.16.9.9/32 dev lxc1; 172.16.5.0/24 dev ib0 | 172.16.5.0/24
+  below-a-cni | default dev wg1; 10.0.0.128/25 dev ib0 | 10.0.0.0/24 dev=wg1
 what is newly in doubt for some packets is not repaired
   172.16.0.0/16 not-proven | 172.16.0.0/16 dev ib0 metric 9; address 172.16.1.4/16 dev ib0; \
 default dev eth1; rule from 10.0.0.4/32 ipproto tcp; \

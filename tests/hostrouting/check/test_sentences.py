@@ -22,7 +22,8 @@ HOSTS = {
     "not proven": "link docker0 bridge; 172.16.5.7/32 dev docker0",
     "beside a rule in doubt": "link docker0 bridge; 172.16.5.0/24 dev docker0; "
     "default dev docker0 table 100; rule pref 50 fwmark 1/1",
-    "competing defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 200",
+    "competing defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 200; link eth2 nic; "
+    "default dev eth2 metric 300; address 10.2.0.4/24 dev eth2; rule from 10.2.0.4/32 lookup 254",
     "equal defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 100",
     "a tunnel, which does not compete": "default dev wg1 metric 500",
     "two networks in doubt": "default dev wg1 metric 50; default dev eth1 metric 900",
@@ -47,7 +48,8 @@ HOSTS = {
     "a blackhole that hides pods": f"{PODS}; blackhole 10.244.0.0/25 proto 2",
     "two next hops": "link ib1 ib; "
     "172.16.5.0/24 proto 3 nexthop dev eth0 nexthop dev ib0 nexthop dev ib1",
-    "no local rule": "rule pref 0 lookup 254",
+    "no local rule": "rule pref 0 lookup 254; local 10.1.0.4/32 dev eth1 table 10; "
+    "address 10.1.0.4/24 dev eth1",
     "no main rule": "-main",
 }
 ASKED = {
