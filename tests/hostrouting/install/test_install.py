@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -118,18 +118,19 @@ def apply_task(task: phases.Task[object]) -> None:
         run(task)
 
 
-def disk(host: FakeHost) -> dict[str, tuple[str, int]]:
+def disk(host: FakeHost) -> dict[str, tuple[object, int]]:
     """Every file and link, without the check's markers."""
-    disk: dict[str, tuple[str, int]] = {}
-    for path in (*host.files.texts, *host.files.programs):
+    disk: dict[str, tuple[object, int]] = {}
+    for path, content in {**host.files.texts, **host.files.programs}.items():
         if path not in LAYOUT.markers:
-            disk[path] = (host.files.read(path) or "", host.files.modes[path])
+            disk[path] = (content, host.files.modes[path])
     for path, target in host.files.links.items():
         disk[path] = (target, 0)
     return disk
 
 
-def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
+@cache
+def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[object, int]]:
     """The files of a configuration, as `disk` has them."""
     host = FakeHost()
     for file in files_of(config, host.interpreter, python="/usr/bin/python3"):
@@ -137,13 +138,13 @@ def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
     return disk(host)
 
 
-def wanted_disk(config: HostRoutingConfig) -> dict[str, tuple[str, int]]:
+def wanted_disk(config: HostRoutingConfig) -> dict[str, tuple[object, int]]:
     """The files of others, and those of the configuration."""
     return {path: (text, 0o644) for path, text in FOREIGN.items()} | files_by_path(config)
 
 
 def differing(
-    there: Mapping[str, tuple[str, int]], wanted: Mapping[str, tuple[str, int]]
+    there: Mapping[str, tuple[object, int]], wanted: Mapping[str, tuple[object, int]]
 ) -> list[str]:
     """The files that are not as wanted, and how: their texts would fill pages."""
     differences = [f"{path} is left" for path in there if path not in wanted]
