@@ -86,8 +86,9 @@ def effects_of(outcome: object) -> Effects:
     """
     if isinstance(outcome, Effects):
         return outcome
-    recorded = getattr(outcome, "effects", None)  # an error has it from `recorded_in_errors`
-    if isinstance(recorded, Effects):
+    # An error has it from `recorded_in_errors`.
+    recorded: Effects | None = getattr(outcome, "effects", None)
+    if recorded is not None:
         return recorded
     effects = Effects()
     for failed_step in getattr(outcome, "failures", ()):  # of a phases.TaskFailed

@@ -161,7 +161,7 @@ class SystemdManager:
         )
 
     def stop(self, unit: str) -> None:
-        self._run("stop", unit_name(unit), fine_codes=(0, _EXIT_NOT_LOADED))
+        self._run("stop", unit, fine_codes=(0, _EXIT_NOT_LOADED))
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out

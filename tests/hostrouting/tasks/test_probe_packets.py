@@ -242,13 +242,12 @@ def test_the_task(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second run keeps every handle and count; two removals leave what was there."""
 
     def listed(*words: str) -> str:
-        """What nft lists, with the handles and the counts."""
         return lab.node.run("nft", "--handle", "list", *words).stdout
 
     balancer.nft(lab.node, OTHERS)
     rules_before = listed("ruleset")
     routes_before = lab.node.routes(6)
-    files = FakeFiles()
+    files = FakeFiles({"/usr/bin/python3": ""})
     host = Host(backend=NetlinkBackend, files=files, manager=FakeManager(files=files))
     monkeypatch.setattr(NodeInterpreter, "why_not_run", lambda *_: "")  # its files are not here
     with lab.node.inside():
