@@ -60,9 +60,9 @@ def outcome(files: Files, root: str, verb: str, path: str, *more: Any, below: st
 
 @given(st.lists(STEPS, max_size=12))
 @example([("link", "/l", "/dev/null"), ("read", "/l")])  # as systemd masks a unit
-@example([("link", "/l", "/d"), ("read", "/l"), ("read", "/d")])
+@example([("link", "/l", "/d"), ("read", "/l"), ("read", "/d"), ("names", "/a/x")])
 @example([("write", "/d/x", "text", 0o644), ("link", "/d/m", "x"), ("read", "/d/m")])
-@example([("link", "/l", "/a"), ("write", "/l", "text", 0o644), ("read", "/a"), ("look", "/l")])
+@example([("link", "/l", "/a"), ("write", "/l", "text", 0o644), ("read", "/a"), ("remove", "/l")])
 def test_the_fake_is_as_a_folder(steps: list[tuple[Any, ...]]) -> None:
     """Each step returns the same, or raises the same sentence, also below the root "/"."""
     with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as folder:
@@ -153,10 +153,14 @@ def test_an_image_is_as_linux_sees_it(tree: dict[str, str | None], path: str) ->
 
 
 def test_links_that_form_a_loop(tmp_path: Path) -> None:
-    """The error names the path."""
-    (tmp_path / "run").symlink_to("/run")
+    """The error names the path. Another link is followed inside the image."""
+    image = LocalFiles(tmp_path)
+    image.link("/run", "/run")
     with pytest.raises(HostError, match=r"/run: its links form a loop; remove one of them"):
-        LocalFiles(tmp_path).write("/run/unit", "x")
+        image.write("/run/unit", "x")
+    image.link("/link", "/folder")
+    image.write("/folder/file", "x")
+    assert image.names("/link") == ("file",)
 
 
 # What only a real file system shows. This machine's own root is an image, too.
@@ -201,6 +205,12 @@ def test_a_file_of_the_kernel(tmp_path: Path) -> None:
     assert HERE.read(str(tmp_path / "it")) == ""
 
 
+def test_a_file_without_an_end(tmp_path: Path) -> None:
+    (tmp_path / "it").touch()
+    os.truncate(tmp_path / "it", 1 << 40)
+    assert HERE.read_bytes(f"{tmp_path}/it") == bytes(16_000_000)
+
+
 @pytest.mark.linux
 @pytest.mark.needs("root")
 def test_a_file_that_its_owner_has_leased(tmp_path: Path) -> None:
@@ -210,7 +220,7 @@ def test_a_file_that_its_owner_has_leased(tmp_path: Path) -> None:
     for try_it in (HERE.read, lambda path: HERE.lock(path, list)):
         with (
             leased_by_another_user(path),
-            pytest.raises(HostError, match="temporarily unavailable"),
+            pytest.raises(HostError, match=f"{path}: Resource temporarily unavailable"),
         ):
             try_it(str(path))
 
@@ -232,6 +242,7 @@ def test_a_file_of_another_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     os.chown(path, 65534, 65534)
     assert file.differs(HERE)
     assert is_open_to_others()
+    assert File("/script", "text").differs(LocalFiles(tmp_path))
     with monkeypatch.context() as as_owner:
         as_owner.setattr(os, "geteuid", lambda: 65534)
         assert file.differs(HERE)
@@ -249,6 +260,8 @@ def test_mode(tmp_path: Path) -> None:
     try:
         HERE.write(f"{folder}/script", "#!/bin/sh\n", mode=0o755)
         HERE.write(f"{folder}/text", "a text\n")
+        HERE.read(f"{folder}/text")
+        HERE.lock(f"{tmp_path}/lock", list).release()
     finally:
         os.umask(before)
     assert os.listdir("/proc/self/fd") == opened, "the guard runs for years"

@@ -20,7 +20,6 @@ from tests.support.compiled import compiled_program
 
 
 def host_with(*names: str, **links: str) -> FakeFiles:
-    """A host with these files and links in /usr/bin."""
     return FakeFiles(
         texts={f"/usr/bin/{name}": "" for name in names},
         links={f"/usr/bin/{name}": target for name, target in links.items()},
@@ -35,7 +34,7 @@ LOOP.links["/usr/bin/python"] = "python3"
 HOSTS: dict[str, tuple[FakeFiles, str]] = {
     "Ubuntu 22.04": (host_with("python3.10", "python3.11", python3="python3.10"), "python3"),
     "RHEL 9": (host_with("python3.9", "python3.11", python3="python3.9"), "python3.11"),
-    "RHEL 9 with nothing else": (host_with("python3.9", python3="python3.9"), ""),
+    "RHEL 9 and a name that lies": (host_with("python3.9", **{"python3.11": "python3.9"}), ""),
     "RHEL 8": (OLD_ALTERNATIVES, "python3.11"),
     "numbers, not letters": (host_with("python3.9", "python3.10"), "python3.10"),
     "other programs": (host_with("python3-config", "python3.12-config", "python3.13t"), ""),
@@ -96,7 +95,9 @@ def test_which_starts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert found == (str(tmp_path / wanted) if wanted else "")
     assert NodeInterpreter(files, is_image=True).find() == paths[0]
     files.modes[paths[0]] = 0o777
-    assert NodeInterpreter(files, is_image=False).find() == paths[0]
+    files.links["/usual"] = paths[0]
+    monkeypatch.setattr(interpreter, "USUAL_PATH", "/usual")
+    assert NodeInterpreter(files, is_image=False).find() == "/usual"
 
 
 @pytest.mark.linux
@@ -138,7 +139,9 @@ class TestCompile:
         monkeypatch.chdir(tmp_path)
         trial = f"def run_trial(): raise SystemExit({PASSED})".encode()
         sources = {"hostrouting/__init__.py": b"", "hostrouting/node.py": trial}
-        assert NODE.compile(sys.executable, sources).keys() > sources.keys()
+        files = NODE.compile(sys.executable, sources)
+        assert files.keys() > sources.keys()
+        assert b"hostrouting-" not in b"".join(files.values()), "the same bytes each time"
 
     @pytest.mark.needs("root")
     def test_the_folder_for_temporary_files(

@@ -54,7 +54,6 @@ laws = settings(max_examples=scaled(150), suppress_health_check=list(HealthCheck
 
 @pytest.fixture(scope="module")
 def linux() -> Iterator[NetlinkBackend]:
-    """Linux, in a namespace."""
     with private_namespace() as namespace:
         furnish(namespace, ("eth0", "eth1"), lost=("eth1",))
         namespace.batch(f"address add {address} dev lo" for address in ON_LO.values())
@@ -63,7 +62,6 @@ def linux() -> Iterator[NetlinkBackend]:
 
 
 def by(prefix: Prefix, hop: NextHop, metric: int = 0) -> StaticRoute:
-    """The configuration of a route by this next hop."""
     return StaticRoute(prefix.to_network(), gateway=hop.gateway, dev=hop.dev, metric=metric)
 
 
@@ -79,7 +77,6 @@ def error_of(
     before: Snapshot,
     check: Callable[[], object] = lambda: None,
 ) -> BaseException | None:
-    """What the run raises."""
     try:
         apply_plan(plan, backend, before=before, done=[], raise_if_cancelled=check)
     except BaseException as error:  # noqa: BLE001  it is looked at
@@ -271,7 +268,6 @@ def test_somebody_else_at_the_same_time(
 
 
 def foreign_routes(host: Snapshot) -> list[Route]:
-    """The IPv4 routes of another program."""
     routes = [route for route in host.routes if route.prefix in PREFIXES[4]]
     return [route for route in routes if route.protocol == FOREIGN]
 

@@ -54,8 +54,6 @@ def host_with(*routes: Route) -> Snapshot:
 ROWS = """
 # Whose the routes with the key are
 | | add
-A proto ours                                                        | | keep
-A proto 186                                                         | | keep
 A encap seg6 proto 186                                              | | conflict
 -; default dev eth1; local PLACE dev eth1 proto 186                 | | conflict
 B proto ours                                                        | | delete, add
@@ -73,7 +71,6 @@ fd20::/32 dev eth1 proto ours metric 1024; SIX_B proto 186 metric 1024 | six | c
 A dead proto ours                            | | keep
 A dead proto ours; B proto 186               | | conflict
 SIX_A proto ours metric 1024; SIX_B proto 186 metric 1024 pref high | six | conflict
-SIX_A proto 9 metric 1024 expires                         | six | keep
 SIX_A proto 9 metric 1024 expires pref high               | six | keep
 SIX_A proto 9 metric 1024 expired                         | six | conflict
 SIX_B proto 186 metric 1024 expired; SIX_A proto ours metric 1024 | six | keep
@@ -85,7 +82,6 @@ A onlink proto 186    | | keep
 # The source is compared if the default route has one that Linux would not take otherwise
 A proto ours src 10.0.0.4                           | | keep
 A proto 186 src 10.1.0.4                            | | keep
--; default via 10.0.0.1 dev eth0 src 10.0.0.4; A proto ours | | keep
 -; default via 10.0.0.1 dev eth0 src 10.1.0.4; A proto ours src 10.1.0.4 | | keep
 -; default via 10.0.0.1 dev eth0 src 10.1.0.4; A proto ours | | delete, add
 -; default via 10.0.0.1 dev eth0 src 10.1.0.4; A proto ours; A proto ours src 10.1.0.4 \
@@ -99,7 +95,6 @@ A proto 186 src 10.1.0.4                            | | keep
 -; default A_AND_B; PLACE proto ours B_AND_A          | | keep
 -; default A_AND_B; A proto ours                      | | delete, add
 -; default A_AND_B; PLACE proto 186 A_AND_B           | | keep
--; default A_AND_B; A proto 186                       | | conflict
 -; default via 10.0.0.1 dev eth0; PLACE proto ours A_AND_B dead | | keep
 PLACE proto ours A_AND_B                              | | delete, add
 
@@ -109,7 +104,6 @@ PLACE proto ours A_AND_B; A proto ours              | via 10.0.0.1 dev eth0 | ke
 A proto 186; PLACE proto ours A_AND_B               | via 10.0.0.1 dev eth0 | keep, delete
 
 # Without a default route: ours that Linux uses stays, by devices that are up, as far as it is named
--; A proto ours                                | | keep
 -; A proto ours; B proto ours                  | | keep, delete
 -; A proto ours                                | dev eth0 | keep
 -; A proto ours                                | via 10.0.0.1 | keep
@@ -214,14 +208,12 @@ default dev eth1; OTHER; A linkdown proto ours                         | | delet
 default dev eth1; OTHER; PLACE via 10.9.9.9 dev eth0 proto ours        | | delete, add
 default dev eth1; OTHER; A proto ours; B proto ours                    | | keep, delete
 default dev eth1; OTHER; B proto 186; A proto ours                     | | conflict
-default dev eth1; OTHER; A proto 186                                   | | conflict
 default dev eth1; OTHER; A proto ours metric 7                         | | add, delete
 
 # The router of the device is another one now
 default via 10.0.0.2 dev eth0; A proto ours                            | | delete, add
 default via 10.0.0.2 dev eth0; A proto ours                            | dev eth0 | delete, add
 default dev eth0; A proto ours                                         | | delete, add
-::/0 via fe80::2 dev eth0; SIX_LINK proto ours metric 1024             | six | delete, add
 ::/0 via fe80::1 dev eth0 expired; ::/0 via fe80::2 dev eth0 metric 9; SIX_LINK proto ours \
 metric 1024 | six | delete, add
 ::/0 via fe80::2 dev eth0; ::/0 via fe80::1 dev eth1 metric 9; SIX_LINK proto ours metric 1024 \
@@ -244,7 +236,6 @@ default via 10.0.0.1 dev eth0; PLACE proto ours B_AND_ETH1             | | delet
 default BOTH; A proto ours                                             | | delete, add
 default BOTH; B proto ours                                             | | keep
 default nexthop via 10.0.0.1 dev eth0 nexthop dev tun0; A proto ours   | | keep
-PLACE proto ours BOTH                                                  | | keep
 
 # Its link is down: Linux passes over the dead next hop, and uses it again later
 default BOTH dead linkdown; PLACE proto ours BOTH dead linkdown        | | keep
@@ -261,16 +252,13 @@ default via 10.0.0.2 dev eth0; default via 10.0.0.1 dev eth0 table 100; A proto 
 A proto ours                                                           | | keep
 default via 10.9.9.9 dev eth0; A proto ours                            | | keep
 default dev eth1; A proto ours                                         | | keep
-default dev eth1; A proto ours                                         | dev eth0 | keep
 default dev eth1; default via 10.0.0.2 dev eth0 metric 9; A proto ours | | keep
 default nexthop via 10.0.0.2 dev eth0 nexthop dev eth1; A proto ours   | | keep
 default via 10.8.0.1 dev tun0; PLACE proto ours BOTH                   | | keep
-default dev tap0; PLACE proto ours BOTH                                | | keep
 default nexthop via 10.0.0.1 dev eth0 nexthop dev eth2; PLACE proto ours BOTH | | keep
 
 # It did not take a gateway
 default via 10.0.0.2 dev eth0; A proto ours                            | via 10.0.0.1 | keep
-default via 10.0.0.2 dev eth0; PLACE dev eth0 proto ours               | | keep
 default via 10.0.0.2 dev eth0; PLACE proto ours B_AND_ETH1             | | keep
 """
     )

@@ -122,7 +122,6 @@ default dev ib0; default dev eth0 metric 9; default dev eth1 metric 9 \
 
 # Only an expected device that can have the default route
 default dev eth1; default dev eth0              | expected eth0,ib0  | dev eth0 scope link
-default dev tun0; default dev eth0 metric 9     | expected eth0      | dev eth0 scope link
 default dev tun0; default dev eth0 metric 9     | expected tun0      | dev tun0 scope link
 default dev eth0                                | expected eth1      | an IPv4 default route on eth1
 default via 10.0.0.1 dev eth0      | expected eth1 via 10.0.0.9 | via 10.0.0.9 dev eth0
@@ -202,7 +201,6 @@ def test_a_network_without_its_route() -> None:
 
 @text_rows(
     """
-default dev tun0; default dev eth0 metric 9       | eth0 or tun0
 default dev ppp0; default dev eth0 metric 9       | eth0 or ppp0
 default dev eth0; default dev eth1; default dev eth2 metric 9 | eth0 or eth1
 default dev tun0; default dev eth0; default dev eth1 | eth0, eth1 or tun0

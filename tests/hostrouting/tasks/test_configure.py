@@ -73,7 +73,6 @@ REFUSED: dict[str, dict[str, Any]] = {
     r"config is \{'routeOverlap': \{\}\}; .*HostRoutingConfig.from_mapping": {
         "config": {"routeOverlap": {}}
     },
-    "config is None; ": {"config": None},
     r"host is 'gpu-1'; .*Host.local\(\)": {"host": "gpu-1"},
     "host is <class .*FakeHost'>; ": {"host": FakeHost},
     "wait is '60'; it must be seconds, such as 60.0": {"wait": "60"},
