@@ -40,7 +40,6 @@ HOSTS: dict[str, tuple[FakeFiles, str]] = {
     "other programs": (host_with("python3-config", "python3.12-config", "python3.13t"), ""),
     "a file that says nothing": (host_with("python3", "python3.12"), "python3"),
     "links that say nothing": (LOOP, "python3"),
-    "none": (FakeFiles(), ""),
 }
 
 
@@ -102,8 +101,6 @@ def test_which_starts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.linux
 class TestCompile:
-    """What becomes of the sources, or why nothing does."""
-
     @staticmethod
     def reason(path: str) -> str:
         """Why this interpreter cannot compile the program; the error has one finding."""
@@ -158,7 +155,6 @@ class TestCompile:
         assert (folder.st_uid, folder.st_mode & 0o1022) in {(0, 0), (0, 0o1022)}
 
     def test_one_that_hangs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is ended."""
         monkeypatch.setattr(interpreter, "_TIMEOUT", 0.2)
         path = script(tmp_path, "exec sleep 60")
         assert self.reason(path) == NODE.why_not_run(path) != ""

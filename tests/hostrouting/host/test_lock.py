@@ -97,7 +97,7 @@ def test_the_lock_of_a_process(
 def test_a_process_without_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It goes on, and warns once."""
     monkeypatch.setattr(HostLayout, "lock_path", f"{tmp_path}/file/lock")
-    monkeypatch.setattr(ProcessLock, "_has_said", False)
+    monkeypatch.setattr(ProcessLock, "_has_warned", False)
     (tmp_path / "file").touch()
     say = Mock()
     for _ in range(2):

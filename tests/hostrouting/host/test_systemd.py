@@ -88,10 +88,7 @@ def test_a_start_that_is_canceled() -> None:
 
 
 def test_the_errors_of_a_unit() -> None:
-    """Only errors since that time that root has logged as the gate or as one of our services.
-
-    Starts within a second log the same lines, which are one.
-    """
+    """Each error since that time, once, if root has logged it as the gate or as our service."""
     run = Systemctl(sync="", quiet="a line\n\nanother\na line\nanother\n")
     assert SystemdManager(run=run).errors_of("x", "Thu 09:00") == ("a line", "another")
     ours = f"_UID=0 SYSLOG_IDENTIFIER=env SYSLOG_IDENTIFIER=hostrouting _SYSTEMD_UNIT={UNIT}"

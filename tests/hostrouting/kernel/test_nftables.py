@@ -88,7 +88,6 @@ def test_what_is_run() -> None:
     "printed",
     [
         "Error: No such file or directory\nlist table ip6 first\n               ^^^^^",
-        "Error: No such file or directory; did you mean table first in family ip?",
         "<cmdline>:1:1-20: Error: Could not process rule: No such file or directory",
     ],
 )

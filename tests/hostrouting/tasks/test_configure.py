@@ -74,7 +74,6 @@ REFUSED: dict[str, dict[str, Any]] = {
         "config": {"routeOverlap": {}}
     },
     r"host is 'gpu-1'; .*Host.local\(\)": {"host": "gpu-1"},
-    "host is <class .*FakeHost'>; ": {"host": FakeHost},
     "wait is '60'; it must be seconds, such as 60.0": {"wait": "60"},
     "wait is True; ": {"wait": True},
     "wait is -1; it must be 0 or more, and finite": {"wait": -1},
