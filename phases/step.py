@@ -186,7 +186,7 @@ class Step(Generic[T_co]):
     def _details(self) -> str:
         """What the tree says of this step after its duration: the attempts, why it ended so, and
         the fields of its result. For a dry run, the plan takes the place of the fields. A plan of
-        several lines begins in a new line.
+        several lines begins on a new line.
         """
         parts: list[str] = []
         if self.attempts > 1:
@@ -262,19 +262,19 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
 
 def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
     """Find the step with this name (`routes`, or `network/routes`) that is nearest to the step at
-    `path`: inside it, or else beside it, or else further out. If several steps have one path, such
-    as those of a task and of its undo, the last one is taken.
+    `path`: inside it, or else beside it, or else further out. If several steps have the same path,
+    such as those of a task and of its undo, the last one is taken.
 
     UnknownTask if no step has the name, or if two are equally near.
     """
     by_path = {"/".join(step.path): step for step in steps}
-    named = [step for names, step in by_path.items() if f"/{names}".endswith(f"/{name}")]
-    if not named:
+    matching = [step for joined, step in by_path.items() if f"/{joined}".endswith(f"/{name}")]
+    if not matching:
         known = ", ".join(by_path) or "none"
         raise UnknownTask(f"no step {name!r} has ended; the steps that have ended are: {known}")
 
-    named.sort(key=lambda step: _distance(path, step.path))
-    first, *others = named
+    matching.sort(key=lambda step: _distance(path, step.path))
+    first, *others = matching
     if others and _distance(path, others[0].path) == _distance(path, first.path):
         raise UnknownTask(
             f"{name!r} may be {'/'.join(first.path)} or {'/'.join(others[0].path)}, which are as "
