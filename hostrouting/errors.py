@@ -17,7 +17,7 @@ import errno
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, PROBLEM
+from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, CODE_OF_VERDICT, PROBLEM
 from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.text import first_few
 
@@ -115,7 +115,7 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         # "dev is not there", and not "dev: is not there": the path is the subject of the rule.
-        is_predicate = not self.value and self.rule.startswith(("is ", "has "))
+        is_predicate = not self.value and self.rule.startswith("is ")
         path = self.path
         if path and not is_predicate:
             path += ":"
@@ -225,15 +225,9 @@ class RouteOverlapError(HostRoutingError):
     @property
     def exit_code(self) -> int:
         """The exit code of a run that fails with this error. It is CANNOT_DECIDE if the verdict is
-        undecided, a default route is missing, or a retry may succeed (`can_retry`). Otherwise an
-        address escapes for certain, and no retry changes that: PROBLEM.
+        undecided, or a default route is missing. Otherwise an address escapes for certain: PROBLEM.
         """
-        if self.can_retry or getattr(self.report, "verdict", "") in {
-            "undecided",
-            "no-default-route",
-        }:
-            return CANNOT_DECIDE
-        return PROBLEM
+        return CODE_OF_VERDICT.get(getattr(self.report, "verdict", ""), PROBLEM)
 
 
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong

@@ -149,7 +149,7 @@ class Step(Generic[T_co]):
         words = f"{self.label} {self.status}"
         if self.why:
             words += f": {self.why}"
-        return f"<Step {printable(words)}>"
+        return f"<Step {words}>"
 
     def walk(self) -> Iterator[Step]:
         """The step itself and every step inside it, parents first."""
@@ -196,7 +196,7 @@ class Step(Generic[T_co]):
         if self.action != "plan":
             parts.extend(f"{name}={value}" for name, value in self.fields.items())
         elif self.result is not None:
-            plan = printable(self.result)
+            plan = str(self.result)
             if "\n" in plan:
                 return ", ".join(parts) + f"\n{plan}"
             if plan:

@@ -310,12 +310,12 @@ class Route(NamedTuple):
         """The attributes that few routes have, in the words of `ip route`."""
         attributes = {
             "src": self.prefsrc,
-            "metric": self.metric or None,
+            "metric": self.metric,
             "mtu": self.mtu,
             "advmss": self.advmss,
             "nhid": self.nexthop_id,
         }
-        words = [f"{word} {value}" for word, value in attributes.items() if value is not None]
+        words = [f"{word} {value}" for word, value in attributes.items() if value]
         if self.expired:
             words.append("expires 0sec")
         words += self.unread  # the encapsulations, whose values were not read

@@ -1,13 +1,14 @@
 """The exit code of a report and of an error: an agent's program exits as the command would."""
 
 import errno
+from types import SimpleNamespace
 
 import pytest
 
 import phases
 from hostrouting.codes import worst_code
 from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
+from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError, RouteOverlapError
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from tests.support.recorder import StubTask, ran
@@ -37,7 +38,8 @@ def test_as_apply(settings: HostRoutingConfig, kernel: FakeKernel, code: int) ->
         (OSError("somebody else's"), 1),
         (HostError("systemd", what="systemd", kind="no-answer"), 3),
         (HostError("nft", what="nft", kind="timeout"), 3),
-        (HostError("denied", what="file", errno=errno.EACCES), 3),
+        (RouteOverlapError("x", report=SimpleNamespace(verdict="undecided")), 3),
+        (HostError("denied", what="file", errno=errno.EPERM), 3),
     ],
     ids=str,
 )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hostrouting import errors
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import recorded_in_errors
 
 MODE = errors.Fault("mode", '"LOUD"', "is not a mode", "write WARN")
@@ -111,10 +111,19 @@ def test_an_error_as_a_finding() -> None:
 
     [failed] = errors.ApplyError("no", after="after", can_retry=True).findings
     busy = errors.NotReady("held", kind="busy")
-    assert "no; after" in failed.sentence
-    assert (busy.kind, busy.findings[0].name) == ("busy", "lock")
-    assert errors.NotReady("late", findings=[NO_DEFAULT]).findings == (NO_DEFAULT,)
+    sentence = "the routes could not be applied: no; after"
+    assert failed == Finding("requirement", "error", sentence, can_retry=True)
+    assert (busy.kind, busy.can_retry, busy.findings[0].name) == ("busy", True, "lock")
+    for findings in ((), (NO_DEFAULT,)):
+        assert errors.NotReady("late", findings=findings).findings == findings
+    assert errors.HostError("no", what="azure-vnet").findings[0].name == "azure-vnet"
     assert errors.ConfigError([MODE]).findings == ()
+
+    remedy = Remedy("wait", otherwise=Remedy("start again"))
+    lost = errors.ConfigError([DEV] * 5, "a.json", headline="too old:", remedy=remedy)
+    assert str(lost).split("\n  ") == ["too old:", *["dev: missing"] * 5, "wait", "start again"]
+    sentence = "too old: dev: missing; dev: missing; dev: missing; and 2 more"
+    assert lost.findings == (Finding("file", "error", sentence, "a.json", remedy),)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +138,11 @@ def test_findings_say_whether_to_try_again(findings: list[Finding], *, can_retry
     assert errors.RouteOverlapError("it escapes", findings=findings).can_retry is can_retry
 
 
-@pytest.mark.parametrize("kind", ["device-down", "gateway-not-on-link", "no-such-device"])
+KINDS_TO_RETRY = """failed incomplete timeout unsettled no-answer unit-failed device-down
+gateway-not-on-link no-such-device"""
+
+
+@pytest.mark.parametrize("kind", KINDS_TO_RETRY.split())
 def test_what_may_go_away_by_itself(kind: str) -> None:
     """A device or an address may come late; a route that is in the way stays."""
     assert errors.BackendError("no", kind=kind).can_retry

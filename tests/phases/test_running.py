@@ -150,9 +150,9 @@ def test_arguments_that_are_refused(words: str, call: Callable[[], object]) -> N
 def test_a_failure_of_another_run() -> None:
     """It is an error like any other: the steps of that run are not in this report."""
     fails = StubTask("b", errors=[OSError("busy")])
-    report = ran(phases.task("a")(lambda _: phases.execute(fails, quiet())))
-    assert report.failures == (report,)
-    assert isinstance(report.error, phases.TaskFailed)
+    report = ran(phases.parallel(phases.task("a")(lambda _: phases.execute(fails, quiet()))))
+    assert report.failures == (report.find("a"),)
+    assert isinstance(report.failures[0].error, phases.TaskFailed)
 
 
 @pytest.mark.parametrize(

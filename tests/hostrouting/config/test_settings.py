@@ -68,13 +68,14 @@ def test_keys_that_are_given_twice() -> None:
         "unknown: given more than once",
         "unknown: unknown key",
     ]
-    agents = '{"agent": {"x": 1, "x": 1}, "hostRouting": {"guard": {}}, "hostRouting": {}}'
-    assert faults(agents) == ["hostRouting: given more than once"]
+    agents = '{"agent": {"x": 1, "x": 1}, "agent": 1, "hostRouting": {}%s}'
+    assert HostRoutingConfig.from_json(agents % "") == HostRoutingConfig()
+    assert faults(agents % ', "hostRouting": {}') == ["hostRouting: given more than once"]
 
 
 def test_an_agents_file_without_our_key() -> None:
     """It would configure nothing, silently."""
-    *_, last = faults('{"agent": {"listen": ":80"}, "kubelet": {}}')
+    _, _, last = faults('{"agent": {"listen": ":80"}, "kubelet": {}}')
     assert last == "hostRouting: missing; an agent's own file has the configuration under this key"
     known = faults('{"agent": {"listen": ":80"}, "guard": {}}')
     assert [fault.partition(":")[0] for fault in known] == ["agent"]
@@ -105,13 +106,13 @@ def test_a_misspelt_key_alone(key: str) -> None:
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8"}]}, \
 "guard": {"enabled": true}, "routeOverlap": {"mode": 1}} \
 | routeOverlap.mode: 1 is not one of WARN, STRICT
-{"guard": {"enabled": true}} \
+{"guard": {"enabled": true}, "gate": {"units": ["a.service"]}} \
 | guard: there is nothing to guard: no routes, no expected CIDRs and no probe rewrite; add
 {"staticRoutes": {"routes": [{"destination": "10.0.0.0/8"}]}} \
 | staticRoutes.enabled: there are routes; set "enabled": true
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "fd00::/8", "metric": 1024}, \
-{"destination": "fd00::/8"}]}} | staticRoutes.routes[1]: "fd00::/8" has the destination and \
-the metric of routes[0]; remove one of the two, or
+{"destination": "fd00::/9", "gateway": "fe80::1", "dev": "a"}, {"destination": "fd00::/8"}]}} \
+| staticRoutes.routes[2]: "fd00::/8" has the destination and the metric of routes[0]; remove one of
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "fd00::/8", "gateway": "fe80::1"}]}} \
 | staticRoutes.routes[0].gateway: "fe80::1" is link-local, and every link can have this address; \
 add dev
@@ -148,8 +149,8 @@ def test_units_that_wait_unless_named() -> None:
         guard=GuardConfig(enabled=True), route_overlap=expect(service_cidrs=["10.0.0.0/8"])
     )
     assert gated_units(guarded) == ("systemd-nspawn@.service",)
-    assert gated_units(HostRoutingConfig()) == ()
-    named = guarded._replace(gate=GateConfig(("b.service", "a.service", "b.service")))
+    assert gated_units(HostRoutingConfig(StaticRoutesConfig(enabled=True))) == ()
+    named = HostRoutingConfig(gate=GateConfig(("b.service", "a.service", "b.service")))
     assert gated_units(named) == ("a.service", "b.service")
 
 
@@ -216,10 +217,10 @@ RIGHT: dict[str, Any] = {
         "expectedCidrs": ["10.0.0.0/8"],
         "serviceCidrs": ["10.0.0.0/8"],
         "expectedDevs": ["eth0"],
-        "allowedDevs": ["wg*"],
-        "intendedRules": ["fwmark 0x1"],
+        "allowedDevs": ["*wg*"],
+        "intendedRules": ["not fwmark 0x1 attribute-12 0f"],
     },
-    "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
+    "probeRewrite": {"enabled": True, "interfaces": ["lo0"]},
     "azureVnetCleanup": {
         "managed": ["10.0.0.0/8", "fd00::/32"],
         "protect": ["10.0.0.1"],
@@ -243,7 +244,7 @@ netfilter-persistent"""
 VALUES: dict[str, dict[str, list[Any]]] = {
     "staticRoutes.routes[0].dev": {
         "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'": [
-            *("$(reboot)", "eth 0", "eth0\n", "\u001b[2J", "\u0435th0", "a/b", "..", "e" * 16)
+            *("$(reboot)", "eth 0", "a\n", "\u001b[2J", "\u0435th0", "a/b", ".", "..", "e" * 16)
         ],
         "is not a string of whole characters": ["\ud800", 7],
     },
@@ -286,7 +287,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
     "routeOverlap.mode": {"is not one of WARN, STRICT": [True, " WARN", "\u017ftrict", ""]},
     "routeOverlap.undecided": {"is not one of warn, refuse": [""]},
     "routeOverlap.intendedRules[0]": {
-        "is not a list of selectors; write it as": ["fwmark", "foo bar", "iif $(id)", "iif  lo"],
+        "is not a list of selectors; write it": ["iif", "a b", "iif $x", "iif  a", "not from all"],
     },
     "manageForeign": {"is not one of leave, keep": ["no", ""]},
     "gate.units": {"is empty: no unit would wait": [[]]},
@@ -319,7 +320,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["frr-exporter", "netplan-check", "ifupdate", "a" * 245])
+@pytest.mark.parametrize("name", ["frr-exporter", "netplan-check", "a@b@c", "a" * 245])
 def test_an_ordinary_unit_can_be_gated(name: str) -> None:
     """A name that only begins as that of a unit which the network needs is another one."""
     document = with_value("gate.units[0]", f"{name}.service")
@@ -372,10 +373,10 @@ def test_what_strict_refuses() -> None:
     """Every verdict but OK, and UNDECIDED only if asked; services alone are enough to check."""
     assert not expect("10.0.0.0/8").refuses("overlap"), "that is for STRICT"
     strict = expect(mode="STRICT", service_cidrs=["10.0.0.0/8"])
-    verdicts = ("ok", "undecided", "overlap")
-    assert [strict.refuses(verdict) for verdict in verdicts] == [False, False, True]
+    verdicts = ("ok", "undecided", "no-default-route", "overlap")
+    assert [strict.refuses(verdict) for verdict in verdicts] == [False, False, True, True]
     wary = strict._replace(undecided="refuse", expected_cidrs=strict.service_cidrs)
-    assert [wary.refuses(verdict) for verdict in verdicts] == [False, True, True]
+    assert [wary.refuses(verdict) for verdict in verdicts] == [False, True, True, True]
     assert len(wary.cidrs) == 1, "it is judged once"
 
 
