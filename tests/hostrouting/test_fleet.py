@@ -20,6 +20,7 @@ from tests.support.tasks import CIDR, REPAIR, WANTED
 from tests.support.topologies import dual_stack_h200, marked_vm, refusing, vm_of
 
 CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
+STUCK = "172.16.5.7/32"
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def nodes(tmp_path: Path) -> Path:
     by_a_bridge = refusing().snapshot().to_json().replace('"ib0"', '"br-1f3bf2e4c5d6"')
     texts = {"gpu-0": escaping, "gpu-1": other, "gpu-2": other, "refusing": by_a_bridge}
     texts["broken"] = "{"
-    texts["stuck"] = with_routes("172.16.5.7/32", dev="ib0").snapshot().to_json()
+    texts["stuck"] = with_routes(STUCK, dev="ib0").snapshot().to_json()
     texts["in-doubt"] = with_routes("0.0.0.0/1", "128.0.0.0/1", dev="wg0").snapshot().to_json()
     for name, kernel in {"bare": FakeKernel(), "marked": marked_vm(), "vm": plain_vm()}.items():
         texts[name] = kernel.snapshot().to_json()
@@ -90,12 +91,17 @@ def test_what_is_not_repaired(nodes: Path) -> None:
     some = f"{repaired.sentence}; no route repairs some addresses"
     assert stuck == repaired._replace(sentence=f"{some} (not-proven)")
     assert in_doubt == fleet.NodeProblem("overlap", f"{some} (no-device)")
-    assert problems_of(nodes, WANTED)["in-doubt"].sentence == "leaves through ibN; DEFAULT-ROUTES"
+    wanted = problems_of(nodes, WANTED)
+    assert wanted["in-doubt"].sentence == "leaves through ibN; DEFAULT-ROUTES"
+    lost = "is lost (prohibit); leaves through br-NfNbfNeNcNdN"
+    sentence = f"{lost}; no route repairs some addresses (earlier-rule)"
+    assert wanted["refusing"] == fleet.NodeProblem("overlap", sentence)
 
 
 def test_a_node_that_is_repaired(tmp_path: Path) -> None:
     """Nothing is proposed for it, although the configuration lacks its routes."""
-    kernel = with_routes(*REPAIR, dev="eth0", gateway="10.0.0.1", protocol=OURS)
+    kernel = with_routes(*REPAIR, STUCK, dev="eth0", gateway="10.0.0.1", protocol=OURS)
+    kernel.ip_route("add", Route.to(STUCK, dev="ib0", metric=1))
     (tmp_path / "gpu-0.json").write_text(kernel.snapshot().to_json())
     assert problems_of(tmp_path) == {"gpu-0": fleet.NodeProblem("ok")}
 

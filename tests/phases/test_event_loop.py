@@ -295,25 +295,6 @@ def test_an_object_that_is_not_a_coroutine() -> None:
     assert "a coroutine was expected, got <function" in str(error)
 
 
-def test_a_coroutine_that_the_loop_refuses() -> None:
-    """What the loop raises is the error of the task."""
-
-    def refuse(_loop: object, coroutine: Any, **_: object) -> Any:
-        coroutine.close()
-        raise RuntimeError("too many tasks")
-
-    async def story() -> Step:
-        loop = asyncio.get_running_loop()
-        task = phases.task("sleep")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(0), loop))
-        run = asyncio.ensure_future(phases.run_async(phases.deadline(task, 5)))
-        loop.set_task_factory(refuse)
-        report = await run
-        loop.set_task_factory(None)
-        return report
-
-    assert str(in_loop(story).error) == "too many tasks"
-
-
 def test_a_coroutine_in_a_loop_that_has_stopped() -> None:
     """If the coroutine of the run is closed, its task and the undo of this task end, although the
     coroutines that they await cannot.
