@@ -124,6 +124,7 @@ def test_an_error_as_a_finding() -> None:
     assert str(lost).split("\n  ") == ["too old:", *["dev: missing"] * 5, "wait", "start again"]
     sentence = "too old: dev: missing; dev: missing; dev: missing; and 2 more"
     assert lost.findings == (Finding("file", "error", sentence, "a.json", remedy),)
+    assert str(errors.ConfigError([DEV], headline="too old:")) == "too old:\n  dev: missing"
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_many_reasons() -> None:
 def test_a_permission_that_lacks() -> None:
     """The error says so, or one that caused it."""
     outer = errors.HostError("x", what="systemd")
-    outer.__cause__ = errors.HostError("x", what="file", errno=13)
+    outer.__cause__ = PermissionError(13, "x")
     assert errors.is_denied(outer)
     assert errors.is_denied(errors.BackendError("x", kind="not-permitted"))
     assert not errors.is_denied(errors.HostError("x", what="file", errno=28))

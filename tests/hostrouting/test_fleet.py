@@ -17,7 +17,7 @@ from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, WANTED
-from tests.support.topologies import dual_stack_h200, marked_vm, refusing, vm_of
+from tests.support.topologies import marked_vm, refusing, vm_of
 
 CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
 STUCK = "172.16.5.7/32"
@@ -111,27 +111,6 @@ def test_a_better_default_route_of_another_card(tmp_path: Path) -> None:
     text = "172.16.0.0/17 dev ib0; default via 10.1.0.1 dev eth1 metric 5; link eth1 nic"
     (tmp_path / "a.json").write_text(vm_of(text).to_json())
     assert "leaves through ibN; DEFAULT-ROUTES" in problems_of(tmp_path)["a"].sentence
-
-
-def test_the_families(tmp_path: Path) -> None:
-    """A number that is not in the name of a device stays."""
-    snapshot = dual_stack_h200().snapshot()
-    for missing in ("4", "6", "46"):
-        routes = [
-            route
-            for route in snapshot.routes
-            if route.prefix.length or str(route.prefix.family) not in missing
-        ]
-        text = snapshot._replace(routes=tuple(routes)).to_json()
-        (tmp_path / f"{missing}.json").write_text(text)
-    problems = problems_of(
-        tmp_path, HostRoutingConfig(route_overlap=expect("10.9.0.0/16", "fd09::/48"))
-    )
-    assert {name: problem.sentence for name, problem in problems.items()} == {
-        "4": "there is no IPv4 default route",
-        "46": "there is no IPv4 default route; there is no IPv6 default route",
-        "6": "there is no IPv6 default route",
-    }
 
 
 def test_the_order() -> None:

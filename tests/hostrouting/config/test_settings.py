@@ -68,6 +68,7 @@ def test_keys_that_are_given_twice() -> None:
         "unknown: given more than once",
         "unknown: unknown key",
     ]
+    assert "is not JSON: " in faults("[" * 100_000)[0], "too deep"
     agents = '{"agent": {"x": 1, "x": 1}, "agent": 1, "hostRouting": {}%s}'
     assert HostRoutingConfig.from_json(agents % "") == HostRoutingConfig()
     assert faults(agents % ', "hostRouting": {}') == ["hostRouting: given more than once"]
@@ -75,13 +76,13 @@ def test_keys_that_are_given_twice() -> None:
 
 def test_an_agents_file_without_our_key() -> None:
     """It would configure nothing, silently."""
-    _, _, last = faults('{"agent": {"listen": ":80"}, "kubelet": {}}')
+    _, _, last = faults('{"agent": {"listen": ":80"}, "static": {}}')
     assert last == "hostRouting: missing; an agent's own file has the configuration under this key"
     known = faults('{"agent": {"listen": ":80"}, "guard": {}}')
     assert [fault.partition(":")[0] for fault in known] == ["agent"]
 
 
-@pytest.mark.parametrize("key", ["route_overlap", "RouteOverlap", "staticRoute"])
+@pytest.mark.parametrize("key", ["route_overlap", "ROUTEOVERLAP", "staticRoute"])
 def test_a_misspelt_key_alone(key: str) -> None:
     """The document is meant to be ours, so `hostRouting` is not missing."""
     [only] = faults(json.dumps({key: {}}))
@@ -171,6 +172,8 @@ def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text("\ufeff" + json.dumps({"hostRouting": ROUTES}))
     expected = HostRoutingConfig.from_mapping(ROUTES)
     assert HostRoutingConfig.load(path) == expected
+    with pytest.raises(ConfigError, match="'' cannot be read: No such file"):
+        HostRoutingConfig.load("")
     assert HostRoutingConfig.load(str(path)) == expected
     with path.open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
