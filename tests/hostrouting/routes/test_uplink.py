@@ -22,7 +22,6 @@ INTERFACES = [("eth0", "10.0.0.4/24"), ("eth1", "10.1.0.4/24"), ("wg0", "10.2.0.
 OTHERS = [("lo", "10.9.9.9/32"), ("eth0", "192.168.77.5/24"), ("eth0", "fd00::4/64")]
 LINKS = [
     Link(name="ib0", index=0, type=ARPHRD_INFINIBAND),
-    Link(name="dummy0", index=0, kind="dummy"),
     Link(name="tun0", index=0, type=65534, kind="tun"),
     Link(name="tap0", index=0, kind="tun"),
     Link(name="gretap1", index=0, kind="gretap"),
@@ -30,8 +29,6 @@ LINKS = [
     Link(name="wwan0", index=0, type=65534, kind="wwan"),
     Link(name="eth2", index=0),
     Link(name="down0", index=0, up=False),
-    Link(name="docker0", index=0, kind="bridge"),
-    Link(name="veth7", index=0, kind="veth", master="docker0"),
     Link(name="br0", index=0, kind="bridge"),
     Link(name="eth9", index=0, master="br0"),
 ]
@@ -60,7 +57,6 @@ default dev eth1 dead; default dev eth0 metric 9 | | dev eth0 scope link
 default dev eth1 proto ours; default dev eth0    | | dev eth0 scope link
 default dev ib0                                  | | an IPv4 default route
 default dev lo; default dev eth0 metric 9        | | dev eth0 scope link
-default dev dummy0; default dev eth0 metric 9    | | dev eth0 scope link
 default via 2001:db8::1 dev eth0                 | | via inet6 2001:db8::1 dev eth0
 ::/0 dev eth1 metric 7 pref low; ::/0 dev wg0 metric 7; ::/0 dev eth0 metric 1 from fd00::/64 \
 | to fd09::/16 | dev wg0 metric 1024
@@ -221,9 +217,7 @@ def test_which_is_in_doubt(row: list[str]) -> None:
 @text_rows(
     """
 default dev tap0                          | tap0               | False
-default dev tap0                          | tap0 docker0       | False
 default dev tap0                          | tap0 eth0          | True
-default dev tap0                          | tap0 ib0           | False
 default dev tap0                          | tap0 br0           | True
 default nexthop dev tap0 nexthop dev ppp0 | tap0               | True
 ::/0 dev tap0                             | tap0 eth0=fe80::4/64 eth1=10.1.0.4/24 | False

@@ -4,16 +4,19 @@ import pytest
 
 import phases
 from hostrouting.config.settings import MACHINES, GuardConfig, HostRoutingConfig
+from hostrouting.errors import NotReady
 from hostrouting.install.installed import read_installed
 from hostrouting.install.results import CheckResult
 from hostrouting.tasks.configure import Configure
 from hostrouting.testing import FakeHost, FakeKernel, h200
+from tests.support.node import without_default
 from tests.support.recorder import StubTask
 from tests.support.tasks import (
     LAYOUT,
     WANTED,
     config,
     configured,
+    context,
     failure_of,
     manager_of,
     ours,
@@ -30,7 +33,7 @@ class TestFormer:
     """What was installed comes back with all that is wrong with it."""
 
     def test_before_the_first_of_two_runs(self) -> None:
-        """Another run has installed something else between them."""
+        """Another run has installed something else between them. An undo does not wait."""
         host = configured(FORMER)
         task = Configure(WANTED, host=host, allow_removal=True)
         run(task)
@@ -38,6 +41,11 @@ class TestFormer:
         run(task)
         assert isinstance(undo(task), CheckResult)
         assert read_installed(host) == FORMER
+        run(task)
+        without_default(host.kernel)
+        ctx = context()
+        failure_of(phases.execute, phases.task("undo")(task.undo), ctx, of=NotReady)
+        assert ctx.clock.now() == 0
 
     def test_a_gate_that_is_cancelled_since(self, caplog: pytest.LogCaptureFixture) -> None:
         """The configuration comes back all the same, in STRICT, too, and the undo warns."""
