@@ -12,6 +12,7 @@ import phases
 from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.effects import effects_of
 from hostrouting.install.plan import Plan
+from hostrouting.install.results import CheckResult
 from hostrouting.model.route import Route
 from hostrouting.tasks import task
 from hostrouting.tasks.configure import TASKS, Configure
@@ -109,6 +110,7 @@ def case(
 
 CASES = {
     "an overlap, STRICT": case("leaves through ib0", of(), STRICT),
+    "an overlap, WARN": case("", of(), WARN),
     "a conflict, new": case(CONFLICT, after(take_a_key, by=HostRoutingConfig())),
     "a conflict, installed": case(CONFLICT, after(take_a_key, by=WARN)),
     "routes that wait again": case(
@@ -177,6 +179,8 @@ def foreseen(task: phases.Task[Any]) -> Plan:
     assert isinstance(plan, Plan)
     assert dry.ok is report.ok is (plan.would_fail == ""), f"{dry}\n{report}"
     if dry.ok:
+        if isinstance(report.result, CheckResult):
+            assert "error" not in {finding.severity for finding in report.result.findings}
         done = effects_of(report.result)
         assert {*done.files} == {*plan.files.written_paths, *plan.files.removes}
         assert {*done.operations} == {*plan.systemd, *plan.operations}

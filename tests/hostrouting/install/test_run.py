@@ -20,6 +20,7 @@ from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
+from tests.support.incidents import garble
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import (
     GUARDED,
@@ -143,6 +144,7 @@ def end_the_guard(host: FakeHost) -> None:
         (GUARDED, end_the_guard, GUARDED, ["reload", "start"]),
         (GUARDED, read_nothing, NOTHING, ["stop", "reload"]),
         (GUARDED, lose_files, NOTHING, ["stop", "reload"]),
+        (GATED, garble, GATED, ["reload"]),  # nobody knows what was gated
     ],
 )
 def test_what_systemd_has_to_do(

@@ -261,10 +261,11 @@ exec {os.path.realpath(sys.executable)} "$@"
     ("python", "advice"),
     [
         ("", INSTALL_PYTHON.words),
+        ("not executable", INSTALL_PYTHON.words),
         (ALL_KILLED, f"{TO_SEE} hostrouting status"),
         (GATE_KILLED, f"{TO_SEE} {HostLayout.node_command} status"),
     ],
-    ids=["none", "all killed", "gate killed"],
+    ids=["none", "not executable", "all killed", "gate killed"],
 )
 def test_no_interpreter_in_usr_bin(
     node: SandboxedNode, shell: tuple[str, ...], python: str, advice: str
@@ -273,7 +274,7 @@ def test_no_interpreter_in_usr_bin(
     node.install(PASSES)
     node.place(PYTHON).unlink()
     if python:
-        node.files.write(PYTHON, python, mode=0o755)
+        node.files.write(PYTHON, python, mode=0o755 if python.startswith("#!") else 0o644)
     command = [word.replace("/usr/bin/python3.", "/nowhere/python3.") for word in gate(shell)]
     log = node.run(*command).stderr
     [said, opening] = re.findall("(?m)^<5>hostrouting: (.*)$", log)
@@ -382,6 +383,7 @@ def test_a_signal(node: SandboxedNode, shell: tuple[str, ...], signal: str) -> N
     assert status == "255"
     assert "SIGTERM ended this; " in log[-2]
     assert log[-1] == f"<3>hostrouting: {UNIT} was refused: see the lines above"
+    assert "a signal ended the gate" not in done.stdout
 
 
 def test_a_signal_to_a_service(node: SandboxedNode) -> None:

@@ -22,6 +22,7 @@ from hostrouting.model.prefix import IPV6
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.node import guard
+from hostrouting.node.clock import MachineClock
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.node.fight import QUIET, Fight, read_fight
 from hostrouting.node.guard import Guard, guard_host
@@ -221,6 +222,14 @@ def test_it_rests(seconds: float) -> None:
             assert after - before >= max(min(26 * seconds, 2 + seconds), 0.1)
         # A whole pass lists the tables up to three times.
         assert 0.1 <= after - before < 2.2 + 3 * seconds
+
+
+def test_a_wait_is_not_work() -> None:
+    """No rest is made for the time in which a pass waits, such as for the lock."""
+    clock = MachineClock()
+    before = clock.processor_time()
+    clock.sleep(0.1)
+    assert clock.processor_time() - before < 0.1
 
 
 # What it logs
