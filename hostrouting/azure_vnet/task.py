@@ -60,7 +60,7 @@ class CleanupPlan:
         """Why a run would fail, for `phases.plan`; empty if it would not."""
         if self.is_report:  # it deletes nothing, so no error stops it
             return ""
-        return "; ".join(first_few(self.errors))
+        return "; ".join(self.errors)
 
     def __str__(self) -> str:
         return "\n".join(map(str, (*self.entries, *self.findings))) or "nothing to delete"

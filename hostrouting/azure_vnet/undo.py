@@ -53,7 +53,7 @@ def _neighbour_lines(neighbour: Neighbour) -> list[str]:
     return [
         # After the deletion, the kernel may have found out the address itself: `flush` deletes such
         # an entry. It keeps a permanent one, which somebody has added: then `add` fails.
-        f"ip neigh flush to {neighbour.ip} dev {neighbour.dev} || status=1",
+        f"ip neigh flush to {neighbour.ip} dev {neighbour.dev}",
         (
             f"ip neigh add {neighbour.ip} lladdr {neighbour.mac} dev {neighbour.dev} nud permanent "
             "|| status=1"
@@ -65,6 +65,6 @@ def _route_command(route: Route) -> str:
     """The command that adds a route again. azure-vnet's routes have one device and no gateway."""
     # Protocol and scope are numbers, because each host can give them other names.
     return (
-        f"ip -{route.prefix.family} route add {route.prefix} dev {route.devs[0]} "
+        f"ip route add {route.prefix} dev {route.devs[0]} "
         f"proto {route.protocol} scope {route.scope} metric {route.metric}"
     )
