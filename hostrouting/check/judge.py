@@ -211,7 +211,7 @@ def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
 
     A CNI's device is assumed to bring packets to pods, unless it is one of the expected devices
     (`uplinks.devs`), by which packets leave the host. An address of this host, or a broadcast
-    address, hides only a pod that has the same address.
+    address, hides only a pod with a route of its own.
 
     tests/hosts: rule-before-main-hides-calico-pods, tailscale-exit-node-hides-cni0,
     address-of-a-pod-on-lo, pod-has-a-broadcast-address.
@@ -219,7 +219,7 @@ def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
     if route.type in REFUSING:
         return True
     if route.type != "unicast":  # an address of this host, or a broadcast address
-        return route.prefix == to_pods.prefix and to_pods.prefix.is_single
+        return to_pods.prefix.is_single
     for dev in {*route.usable_devs}.difference(to_pods.devs):
         if dev in judge.uplinks.devs or judge.devices.cni_row(dev) is None:
             return True

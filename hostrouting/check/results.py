@@ -55,7 +55,6 @@ MISSING_RULE = "missing-rule"
 FATES: dict[str, str] = {
     "no-route": "has no route",
     **{kind: refused.fate for kind, refused in REFUSING.items()},
-    OWN_RANGE: "stays on this host",
     "local": "stays on this host",
     "anycast": "stays on this host",
     "broadcast": "is broadcast",
@@ -168,9 +167,7 @@ class Escape(NamedTuple):
         route, or by those of an equal default route.
         """
         if not self.devs:
-            # PODS_HIDDEN is not in FATES, because it says only that packets miss the pods. The
-            # kind of the decision says where they go instead.
-            return FATES.get(self.kind) or FATES[self.decision.kind]
+            return FATES[self.decision.kind]
         verb = "leaves through"
         if set(self.devs) != set(self.decision.devs):
             verb = "may leave through"

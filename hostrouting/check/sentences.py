@@ -101,15 +101,14 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
     that refuses them or keeps them on this host is always to be deleted.
 
     A route through devices is to be deleted only if no static route can repair the range
-    (`_is_stuck`). Even then it stays if it is a default route, one of ours, or in another table
-    than main, which may be a VPN's. The escape of packets to pods of this node (PODS_HIDDEN) has a
-    remedy of its own.
+    (`_is_stuck`). Even then it stays if it is one of ours, or in another table than main, which may
+    be a VPN's.
     """
     if not escape.devs:  # no packet leaves: the route refuses them or keeps them
         return True
-    if route.table != TABLE_MAIN or route.prefix.length == 0 or route.protocol == OURS:
+    if route.table != TABLE_MAIN or route.protocol == OURS:
         return False
-    return escape.kind == OVERLAP and _is_stuck(escape, family)
+    return _is_stuck(escape, family)
 
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
