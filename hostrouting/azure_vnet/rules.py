@@ -54,7 +54,7 @@ def pod_rule(rule: BridgeRule) -> PodRule | None:
     chain, *options = re.split(r" +(?=-)", rule.text)
     if chain != "PREROUTING":
         return None
-    text = " ".join(sorted(options))  # as in the shapes, whatever order ebtables prints
+    text = " ".join(sorted(options))  # ebtables prints any order; the shapes are sorted
     match = next(filter(None, (shape.fullmatch(text) for shape in _SHAPES)), None)
     if match is None:
         return None

@@ -137,11 +137,11 @@ class CleanStaleAzureVnet:
         """Read from the host what `judge` needs. TypeError if the facts would come from two hosts,
         such as routes from this machine, but rules and MAC addresses from fakes.
         """
-        # By default, `ebtables` and `link_layer` ask this machine's kernel, so the host has to be
-        # this machine. An image has no kernel (None): `open_kernel` refuses it below.
-        has_this_kernel = self.host.backend in {None, Host.local().backend}
+        # Either the host, `ebtables` and `link_layer` all ask this machine's kernel, or none does.
+        # The host of an image has no kernel (None): `open_kernel` refuses it below.
+        is_this_machine = self.host.backend in {None, Host.local().backend}
         for reader in (self.ebtables, self.link_layer):
-            if isinstance(reader, (EbtablesProgram, KernelLinkLayer)) != has_this_kernel:
+            if isinstance(reader, (EbtablesProgram, KernelLinkLayer)) != is_this_machine:
                 raise TypeError(
                     "host=, ebtables= and link_layer= have to be of one host: leave out all three "
                     "for this machine, and give all three for another one, such as a FakeHost"
@@ -178,8 +178,8 @@ class CleanStaleAzureVnet:
             return CleanupResult(plan=plan)
         for entry in plan.deletions:
             ctx.log.info("will %s", entry)
-        # The last moment at which a cancelled clean-up stops: from here on, all is deleted that the
-        # undo file has.
+        # Stop here if the run is cancelled. After this, everything is deleted that is in the undo
+        # file.
         ctx.check()
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
@@ -203,7 +203,7 @@ class CleanStaleAzureVnet:
         """
         files = [undo_file]
         deleted: list[Operation] = []
-        # If an error ends the block, it tells what was written and deleted by then.
+        # An error that ends the block says what was written and deleted by then.
         with recorded_in_errors(files=files, operations=deleted):
             rules = [entry.thing for entry in plan.deletions if isinstance(entry.thing, BridgeRule)]
             try:

@@ -22,7 +22,7 @@ status=0
 
 def undo_script(entries: Iterable[CleanupEntry]) -> str:
     """A shell script that restores these entries. If a command fails, the others still run, and the
-    exit status is 1. The names of devices are not quoted, because all are azure-vnet's bridges.
+    exit status is 1. The names of devices need no quotes, because all are azure-vnet's bridges.
     """
     rules: list[BridgeRule] = []
     lines: list[str] = []
@@ -51,8 +51,8 @@ def _rule_lines(rules: list[BridgeRule]) -> list[str]:
 def _neighbour_lines(neighbour: Neighbour) -> list[str]:
     """The commands that add a neighbour again."""
     return [
-        # After the deletion, the kernel may have found out the address itself: `flush` deletes such
-        # an entry. It keeps a permanent one, which somebody has added: then `add` fails.
+        # After the deletion, the kernel may have found out the MAC address itself: `flush` deletes
+        # such an entry. If somebody has added a permanent entry, `flush` keeps it, and `add` fails.
         f"ip neigh flush to {neighbour.ip} dev {neighbour.dev}",
         (
             f"ip neigh add {neighbour.ip} lladdr {neighbour.mac} dev {neighbour.dev} nud permanent "

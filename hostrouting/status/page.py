@@ -56,8 +56,8 @@ def status_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _mode_lines(status: HostStatus) -> Iterator[str]:
-    """The mode of the check (STRICT or WARN), and what it means for the start of a gated unit. This
-    is left out if a gate is open, because a unit with an open gate starts in any mode.
+    """The mode of the check (STRICT or WARN), and what it means for the start of a gated unit. If a
+    gate is open, the meaning is left out, because a unit with an open gate starts in any mode.
     """
     if status.config is None or not status.mode:
         return
@@ -85,8 +85,8 @@ def _route_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _verdict_lines(status: HostStatus) -> Iterator[str]:
-    """The verdict of the check for each address family for which it is ok. Findings say what is
-    wrong with the others.
+    """A line for each address family whose verdict is ok. Findings say what is wrong with the
+    others.
     """
     if status.check is None:
         return

@@ -43,11 +43,12 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     said: set[str] = set()
     for family in check.report.families:
         yield str(family)
-        # The line of the family has this sentence. So of its finding, only the remedy is printed.
-        first = family.sentences[0]
-        said.add(first)
+        # The line of the family has its first sentence. So of the finding with this sentence, only
+        # the remedy is printed.
+        first_sentence = family.sentences[0]
+        said.add(first_sentence)
         for finding in check.findings:
-            if finding.sentence == first:
+            if finding.sentence == first_sentence:
                 yield from remedy_lines(finding.remedy)
     yield from finding_lines(
         [each for each in check.findings if each.sentence not in said and each.name != "action"]
@@ -57,7 +58,7 @@ def check_lines(check: HostCheck) -> Iterator[str]:
         return
     [repair] = repairs
     yield repair.sentence
-    # There is no remedy if the repair would replace routes of ours, which may be right.
+    # There is no remedy if the repair would replace routes of ours, because they may be right.
     if repair.remedy:
         yield "Permanently, as root on the node:"
         yield f"  {repair.remedy.command}"
@@ -71,12 +72,12 @@ def check_lines(check: HostCheck) -> Iterator[str]:
 
 def _how_to_allow(check: HostCheck) -> Iterator[str]:
     """The command that allows packets to leave through more devices, in place of a repair. It names
-    the devices that the findings about escapes have in their fact `mayAllow`: somebody may intend
-    that packets leave through these.
+    the devices through which packets may leave on purpose: findings about escapes have them in
+    their fact `mayAllow`.
     """
     kind_of_dev: dict[str, str] = {}
     for finding in check.named("overlap"):
-        if finding.remedy is None:  # else the remedy is a command that allows its devices
+        if finding.remedy is None:  # a remedy allows the devices of its finding already
             kind_of_dev |= finding.facts.get("mayAllow", {})
     if kind_of_dev:
         yield f"If packets may leave through {spoken([*kind_of_dev])}, too, as root:"

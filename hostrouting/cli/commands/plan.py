@@ -31,12 +31,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def plan_code(plan: Plan) -> int:
-    """The exit code for a plan: FINE if the host matches the configuration; CANNOT_DECIDE if apply
-    would fail with this code, for example without a default route; else PROBLEM. As with `diff`,
-    this includes that apply would succeed and change something.
+    """The exit code for a plan: FINE if the host matches the configuration; the code of apply if it
+    would fail only because a route waits, or because of the verdict; else PROBLEM, as with `diff`,
+    also if apply would succeed and change something.
     """
     if plan.failures and not plan.errors:
-        # Without errors, a route waits (then there is no report), or the verdict is the failure.
+        # If a route waits, there is no report. Otherwise, the verdict is the failure.
         return CANNOT_DECIDE if plan.report is None else CODE_OF_VERDICT[plan.report.verdict]
     return FINE if plan.is_empty and not plan.errors else PROBLEM
 
@@ -79,5 +79,5 @@ def _failure_lines(plan: Plan) -> Iterator[str]:
     yield f"{word}: {first.sentence}"
     lines = finding_lines([each for each in plan.failures if each.name != "route-conflict"])
     if first.name != "route-conflict":
-        next(lines)  # the line of the first, which is in the headline
+        next(lines)  # skip the sentence of `first`, but not its remedy
     yield from lines
