@@ -248,6 +248,8 @@ def test_a_drop_in_of_an_earlier_release(host: FakeHost) -> None:
 
 def test_some_instances(host: FakeHost) -> None:
     """They may have settings of their own, loaded or not, and the others are gated."""
+    manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
+    assert [fault.target for fault in faults(host)] == [KUBE1]
     manager_of(host).properties[KUBE1] = {}
     for number, unit in enumerate((KUBE1, KUBE1.replace("1", "2")), start=1):
         loaded(f"{UNITS}/{unit}.d/50-x.conf", RESET)(host)
@@ -304,4 +306,6 @@ def test_a_reason_for_root(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(FakeFiles, "read", Mock(side_effect=HostError("denied", what="file")))
     [fault] = faults(host)
     assert fault.sentence.endswith(": the reason is in the file, which only root can read")
+    assert str(fault.remedy) == f"to end this, as root: rm {LAYOUT.opening_path}"
+    assert find_faults(host, []) == (), "without a gated unit, there is no gate"
     assert [*find_cancelled_gates(host, WANTED)] == []

@@ -114,11 +114,6 @@ def lose_files(host: FakeHost) -> None:
         paths.clear()
 
 
-def lose_a_drop_in(host: FakeHost) -> None:
-    """Systemd, which has not read that it is gone, still runs the gate."""
-    host.files.remove(DROP_IN)
-
-
 def load(unit: str, state: str) -> Happens:
     """Systemd says of a unit that it cannot load, such as a masked one, that it has to reload."""
     shown = {"LoadState": state, "NeedDaemonReload": "yes"}
@@ -135,14 +130,13 @@ def end_the_guard(host: FakeHost) -> None:
     ("installed", "happens", "wanted", "verbs"),
     [
         (WANTED, read_nothing, WANTED, ["reload"]),
-        (GATED, lose_a_drop_in, WANTED, ["reload"]),
+        (GATED, lambda host: host.files.remove(DROP_IN), WANTED, ["reload"]),
         (WANTED, lambda host: host.files.write(DROP_IN, DROP_IN_TEXT), GATED, ["reload"]),
         (GATED, load("kubelet.service", "bad-setting"), GATED, []),
         (GATED, load("kubelet.service", "masked"), GATED, []),  # its answer stays
         (GATED, load("systemd-nspawn@kube1.service", "loaded"), GATED, ["reload"]),
         (GATED, load(LAYOUT.routes_unit, "masked"), GATED, ["reload"]),
         (GUARDED, end_the_guard, GUARDED, ["reload", "start"]),
-        (GUARDED, read_nothing, NOTHING, ["stop", "reload"]),
         (GUARDED, lose_files, NOTHING, ["stop", "reload"]),
         (GATED, garble, GATED, ["reload"]),  # nobody knows what was gated
     ],

@@ -176,7 +176,8 @@ def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
 
     done = Done()
     make_pass(host, without_routes, parts=parts, done=done)
-    make_pass(host, without_routes, parts=parts, done=done)
+    again = make_pass(host, without_routes, parts=parts, done=done)
+    assert not again.has_requested_changes
     assert [change.verb for change in done.changes] == ["delete", "delete"]
     assert our_destinations(host) == []
     assert "10.9.0.0/16" in str(host.kernel)
