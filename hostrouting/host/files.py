@@ -337,7 +337,6 @@ _REMEDIES = {
     errno.EROFS: "remount the file system writable",
     errno.ENOSPC: "free some space, or inodes (df -i)",
     errno.ELOOP: "the path is a link: remove it",
-    errno.EISDIR: "remove the folder",
     errno.ENOENT: "a part of the path is missing",
     errno.ENOTDIR: "a part of the path is not a folder: remove that file",
 }

@@ -17,7 +17,7 @@ from hypothesis import example, given, strategies as st
 
 from hostrouting.errors import HostError
 from hostrouting.host.base import Files
-from hostrouting.host.files import LocalFiles
+from hostrouting.host.files import Entry, LocalFiles
 from hostrouting.host.fileset import File
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
@@ -153,7 +153,7 @@ def test_an_image_is_as_linux_sees_it(tree: dict[str, str | None], path: str) ->
 
 
 def test_links_that_form_a_loop(tmp_path: Path) -> None:
-    """The error names the path. Another link is followed inside the image."""
+    """The error names the path. Another link is followed inside the image; a file stays a file."""
     image = LocalFiles(tmp_path)
     image.link("/run", "/run")
     with pytest.raises(HostError, match=r"/run: its links form a loop; remove one of them"):
@@ -161,6 +161,9 @@ def test_links_that_form_a_loop(tmp_path: Path) -> None:
     image.link("/link", "/folder")
     image.write("/folder/file", "x")
     assert image.names("/link") == ("file",)
+    with pytest.raises(HostError, match="a part of the path is not a folder: remove that file"):
+        image.write("/folder/file/x", "x")
+    assert image.look("/folder/file") == Entry("file", 0o644)
 
 
 # What only a real file system shows. This machine's own root is an image, too.
@@ -200,15 +203,12 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
 
 @pytest.mark.linux
 def test_a_file_of_the_kernel(tmp_path: Path) -> None:
-    """It is not opened: another user's link can lead there, and to read it may wait for ever."""
+    """It is not opened, because to read it may wait for ever. Of a file, 16 MB at most are read."""
     (tmp_path / "it").symlink_to("/proc/version")
     assert HERE.read(str(tmp_path / "it")) == ""
-
-
-def test_a_file_without_an_end(tmp_path: Path) -> None:
-    (tmp_path / "it").touch()
-    os.truncate(tmp_path / "it", 1 << 40)
-    assert HERE.read_bytes(f"{tmp_path}/it") == bytes(16_000_000)
+    (tmp_path / "long").touch()
+    os.truncate(tmp_path / "long", 1 << 40)
+    assert HERE.read_bytes(f"{tmp_path}/long") == bytes(16_000_000)
 
 
 @pytest.mark.linux
@@ -299,23 +299,32 @@ def test_nobody_else_can_write_at_any_moment(tmp_path: Path) -> None:
     assert in_child(places_of_others) == set()
 
 
-@pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "number", "remedy"),
+    [
+        ("fsync", errno.ENOSPC, "free some space, or inodes (df -i)"),
+        ("replace", errno.EACCES, "run as root; if root is denied as well, "),
+        ("replace", errno.EPERM, "run as root; if root is denied as well, "),
+    ],
+)
+def test_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int, remedy: str
+) -> None:
     """If writing fails half way, the old text stays, and no temporary file is left."""
     path = str(tmp_path / "file")
     HERE.write(path, "old")
-    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    monkeypatch.setattr(os, step, full)
-    reason = re.escape("No space left on device; free some space, or inodes (df -i)")
+    fails = mock.Mock(side_effect=OSError(number, os.strerror(number)))
+    monkeypatch.setattr(os, step, fails)
+    reason = re.escape(f"{os.strerror(number)}; {remedy}")
     with pytest.raises(HostError, match=f"cannot write .*/file: {reason}") as caught:
         HERE.write(path, "new")
-    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.errno == number
     assert HERE.read(path) == "old"
     assert os.listdir(tmp_path) == ["file"]
 
     # After an error of the disk, it can no longer be written.
     monkeypatch.setattr(os, "unlink", mock.Mock(side_effect=OSError(errno.EROFS, "Read-only")))
-    with pytest.raises(HostError, match="No space left on device"):
+    with pytest.raises(HostError, match=os.strerror(number)):
         HERE.write(str(tmp_path / "other"), "new")
 
 

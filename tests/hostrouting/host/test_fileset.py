@@ -9,6 +9,7 @@ from hostrouting.host.ours import is_ours
 from hostrouting.testing import FakeFiles
 
 UNIT = "/etc/systemd/system/static-routes.service"
+NETWORKD = "/etc/systemd/networkd.conf.d/50-hostrouting.conf"
 CONFIG = "/etc/hostrouting/config.json"
 OURS = "# Written by hostrouting; changes are overwritten.\n"
 
@@ -19,7 +20,7 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
         (UNIT, OURS, True, "has the mode 644, and not 600"),
         (UNIT, "[Service]\nExecStart=/etc/aks-flex-node/static-routes.sh\n", False, ""),
         (UNIT, "[Unit]\nBefore=systemd-nspawn@.service\n", False, ""),
-        (UNIT, "ExecStart=/bin/true\n", False, "was not written by hostrouting, .*; move the file"),
+        (NETWORKD, "[Network]\n", False, "was not written by hostrouting, .*; move the file"),
         (CONFIG, "", True, ""),
     ],
 )
@@ -60,8 +61,7 @@ def test_the_place_of_a_link(target: str) -> None:
 
 def test_difference() -> None:
     """A file differs until it is written, and if its text, mode, owner or target is another."""
-    assert not FileChanges()
-    assert FileChanges(removes=(CONFIG,))
+    assert [bool(FileChanges(removes=paths)) for paths in ((), (CONFIG,))] == [False, True]
     files = FakeFiles()
     file, link = File(CONFIG, "text\n", 0o600), File("/etc/a.wants/b.service", target=UNIT)
     new = "text\n"

@@ -54,7 +54,6 @@ ROWS = """
 | | add
 A encap seg6 proto 186                                              | | conflict
 -; default dev eth1; local PLACE dev eth1 proto 186                 | | conflict
-B proto ours                                                        | | delete, add
 B proto ours; A proto 186                                           | | keep, delete
 B proto 186; A proto ours                                           | | conflict
 

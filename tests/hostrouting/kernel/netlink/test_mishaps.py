@@ -117,7 +117,7 @@ def test_a_list_of_which_linux_says_that_it_changed(
 
     def marked(netlink: Netlink) -> bytes:
         answer = bytearray(receive(netlink))
-        answer[6] |= NLM_F_DUMP_INTR  # in the flags of the header
+        answer[6] |= NLM_F_DUMP_INTR * (answer[4] != 3)  # the flags, but not at the list's end
         return bytes(answer)
 
     monkeypatch.setattr(Netlink, "receive", marked)
@@ -227,11 +227,12 @@ def test_a_list_that_is_refused() -> None:
 
 
 def test_a_deletion_by_a_device_that_is_gone(backend: NetlinkBackend) -> None:
-    """It has taken its routes along, so nothing is left to do; an addition is not done."""
+    """It has taken its routes along, so nothing is left to do, as where one to append exists."""
     route = Route.to("192.0.2.0/24", dev="gone")
     requests = [RouteRequest("delete", route), RouteRequest("add", route)]
-    deleted, added, other = backend.change([*requests, RouteRequest("add", ROUTE)])
-    assert (deleted.ok, deleted.is_done, added.is_done, other.is_done) == (False, True, False, True)
+    requests += [RouteRequest("add", ROUTE), RouteRequest("append", ROUTE)]
+    outcomes = [(outcome.ok, outcome.is_done) for outcome in backend.change(requests)]
+    assert outcomes == [(False, True), (False, False), (True, True), (False, True)]
 
 
 def test_a_refusal_with_another_number() -> None:
@@ -343,3 +344,6 @@ def test_a_flood_of_another_process(namespace: Namespace) -> None:
         assert not watch.wait(0.0)
         namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])
         assert watch.wait(0.0)
+        watch._socket._socket.recvfrom = mock.Mock(side_effect=OSError("without a number"))
+        with raises(BackendError, "failed", match="to changes of routes any more .*Input/output"):
+            watch.wait(0.0)
