@@ -121,7 +121,7 @@ class EbtablesProgram:
 
 
 def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
-    """The rules in the output of `ebtables -L`: each line after the heading of a chain is one."""
+    """The rules in the output of `ebtables -L`: each line below a chain's heading is a rule."""
     rules: list[BridgeRule] = []
     chain = ""  # the lines before the first heading are skipped
     for line in text.splitlines():

@@ -293,7 +293,7 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Judge each rule that azure-vnet adds for a pod."""
     for rule, ip, mac, uplink in node.rules:
         macs = [mac]
-        if mac == VIRTUAL_MAC:  # all pods share it: take the MACs in the pod's other entries
+        if mac == VIRTUAL_MAC:  # all pods share it: use those of the pod's other entries
             macs = node.macs_of_ip.get(ip, [])
         fate, reason = _fate_of_address(node, ip, macs)
         # A rule for IP packets names an uplink, but a rule for ARP does not (None). A rule with an

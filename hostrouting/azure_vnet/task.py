@@ -216,7 +216,7 @@ class CleanStaleAzureVnet:
             problems: list[str] = []
             with self.host.open_kernel() as backend:
                 for entry in plan.deletions:
-                    problem = self._delete_unless_rule(entry.thing, backend)
+                    problem = self._delete_neighbour_or_route(entry.thing, backend)
                     if problem:
                         problems.append(problem)
                     else:
@@ -230,11 +230,11 @@ class CleanStaleAzureVnet:
                 raise _error(message, problems, kind="incomplete")
         return deleted
 
-    def _delete_unless_rule(
+    def _delete_neighbour_or_route(
         self, thing: BridgeRule | Neighbour | Route, backend: RouteBackend
     ) -> str:
-        """Delete the thing if it is a neighbour or a route. A rule is gone already, because
-        `_delete` has deleted all rules at once. Return why the thing remains; empty if it is gone.
+        """Delete the thing, and return why it remains; empty if it is gone. A rule is gone already,
+        because `_delete` has deleted all rules at once.
         """
         if isinstance(thing, Neighbour) and not self.link_layer.delete_neighbour(thing):
             return f"{thing} has changed since it was read, so it is not deleted"

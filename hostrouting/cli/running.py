@@ -61,7 +61,9 @@ class TaskRun(NamedTuple):
             if errors:
                 first = errors[0]
                 yield f"FAILED: {first.sentence}"
-                lines = finding_lines([each for each in errors if each.sentence not in shown_below])
+                lines = finding_lines(
+                    [error for error in errors if error.sentence not in shown_below]
+                )
                 if first.sentence not in shown_below:
                     next(lines)  # skip the sentence of `first`, but not its remedy
                 yield from lines

@@ -98,7 +98,7 @@ def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) ->
     return known._replace(route_overlap=section)
 
 
-def check_or_load(
+def check_host_or_snapshot(
     arguments: argparse.Namespace, host: Host, config: HostRoutingConfig
 ) -> HostCheck:
     """Check this host, or the saved snapshot that --snapshot names, against `config`. The commands

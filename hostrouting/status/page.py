@@ -48,8 +48,8 @@ def status_lines(status: HostStatus) -> Iterator[str]:
             yield from _reasons_and_remedy(unit)
     yield from _route_lines(status)
     # The other findings, without those whose sentence is on the page already.
-    said = {headline, *(unit.sentence for unit in status.units)}
-    others = [finding for finding in status.findings if finding.sentence not in said]
+    printed = {headline, *(unit.sentence for unit in status.units)}
+    others = [finding for finding in status.findings if finding.sentence not in printed]
     yield from finding_lines(others)
     yield from _verdict_lines(status)
     yield from _lines_to_type(status)

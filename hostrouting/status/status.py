@@ -161,7 +161,7 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
         return status
     if config is None:  # nobody knows which routes are wanted: look only at the gate and the units
         faults = answers.ask(lambda: find_faults(host, with_drop_in, file_faults)) or ()
-        findings = worst_first([*faults, *_trouble_with(units), *answers.findings])
+        findings = worst_first([*faults, *_findings_of_units(units), *answers.findings])
         return attrs.evolve(status, findings=findings)
     return _with_routing(status, config, host, answers)
 
@@ -174,7 +174,8 @@ def _with_routing(
     errors of those that did not answer.
     """
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
-    # Others may have written config.json: then no command is proposed that would apply it.
+    # A finding about config.json says that others may have written it. Then no command is proposed
+    # that would apply it.
     is_config_suspect = any(finding.target == HostLayout.config_path for finding in findings)
     check = answers.ask(lambda: check_host(config, host)) if config.route_overlap.cidrs else None
     plan = answers.ask(lambda: Configure(config, host=host).plan())
@@ -190,9 +191,9 @@ def _with_routing(
     if plan and plan.routes.changes and not choices_of_operator:
         choices_of_operator = answers.ask(lambda: _find_moves(config, host, plan)) or []
     findings += with_severity("error", choices_of_operator)
-    # Findings of one severity stay in the order in which they are added. An escape comes first, and
-    # then what may have caused it. `check_findings` may repeat a choice of the operator, as a
-    # warning: the end of this function leaves repetitions out.
+    # Findings of one severity stay in the order in which they are added. So an escape comes before
+    # the findings added below, which may explain it. `check_findings` may repeat a choice of the
+    # operator, as a warning: the end of this function leaves repetitions out.
     findings += check_findings
     # A fight: another program takes away, again and again, what our guard puts back. The guard says
     # so in a file. The file stays if the guard is killed, so it counts only while the guard runs.
@@ -200,7 +201,7 @@ def _with_routing(
     running = {unit.unit for unit in status.units if unit.state == "runs"}
     if fight and fight.target in running:
         findings.append(fight)
-    findings += _trouble_with(status.units)
+    findings += _findings_of_units(status.units)
     if plan is not None:
         findings += _findings_of_plan(plan, host.files)
     findings += answers.findings
@@ -310,7 +311,7 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
     )
 
 
-def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
+def _findings_of_units(units: Iterable[UnitState]) -> Iterator[Finding]:
     """Yield a finding for each unit in trouble: a warning if the unit waits, or if its gate has
     refused it; an error if systemd does not start the unit, because it is masked or has failed for
     good ("stuck"). A unit that fails for another reason, and that systemd starts again, is not in

@@ -58,26 +58,31 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield from indented("write ", plan.files.written_paths)
     yield from indented("remove ", plan.files.removes)
     # The findings that make the run fail stand in the first lines already.
-    yield from finding_lines([each for each in plan.findings if each not in plan.failures])
+    yield from finding_lines([finding for finding in plan.findings if finding not in plan.failures])
     if plan.report is not None:
         yield "The verdict afterwards:"
         yield from map(str, plan.report.families)
         # The lines of the families say what escapes, "action" says what repairs it, and
         # "default-routes" that the right device is unclear, so that there is no "action".
         yield from finding_lines(
-            [each for each in plan.check_findings if each.name in {"action", "default-routes"}]
+            [
+                finding
+                for finding in plan.check_findings
+                if finding.name in {"action", "default-routes"}
+            ]
         )
 
 
 def _failure_lines(plan: Plan) -> Iterator[str]:
     """Why the run would fail: the headline has the first failure, and the lines below have the
-    others. A route-conflict is only in the headline, because `plan_lines` lists each with its
-    remedy.
+    others. They leave out conflicts of routes, which `plan_lines` lists with their remedies.
     """
     word = "NOT READY" if plan_code(plan) == CANNOT_DECIDE else "WOULD FAIL"
     first = plan.failures[0]
     yield f"{word}: {first.sentence}"
-    lines = finding_lines([each for each in plan.failures if each.name != "route-conflict"])
+    lines = finding_lines(
+        [failure for failure in plan.failures if failure.name != "route-conflict"]
+    )
     if first.name != "route-conflict":
         next(lines)  # skip the sentence of `first`, but not its remedy
     yield from lines

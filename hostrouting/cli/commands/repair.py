@@ -14,7 +14,7 @@ import json
 
 from hostrouting.check.proposal import propose_configuration
 from hostrouting.cli.output import Page, say
-from hostrouting.cli.source import check_or_load, config_to_repair, find_config
+from hostrouting.cli.source import check_host_or_snapshot, config_to_repair, find_config
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.finding import ESCAPES
 from hostrouting.host.host import Host
@@ -26,7 +26,7 @@ from hostrouting.text import spoken
 def run(arguments: argparse.Namespace, host: Host) -> Page:
     # Print a configuration that repairs the host. Standard error says what it cannot repair.
     config = config_to_repair(find_config(arguments, host), arguments)
-    check_now = check_or_load(arguments, host, config)
+    check_now = check_host_or_snapshot(arguments, host, config)
     proposal = propose_configuration(config, check_now.report.snapshot)
     # The check of the host as it will be once `config` is applied, but not yet the repair. Its
     # `report.routes` are the routes that the repair adds.
@@ -66,9 +66,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     }
     code = _exit_code(check_with_config, check_now)
     # If something is wrong or in doubt, a configuration without new routes is not printed.
-    is_of_use = check_with_config.report.routes or code == FINE
+    is_printed = check_with_config.report.routes or code == FINE
     lines = [json.dumps(proposed, indent=2)]
-    return Page(code, document, lines if is_of_use else ())
+    return Page(code, document, lines if is_printed else ())
 
 
 def _exit_code(check_with_config: HostCheck, check_now: HostCheck) -> int:
