@@ -28,8 +28,8 @@ def _program(function: str) -> str:
     The shell opens the program, an archive, once as descriptor 3, and Python imports its modules
     from there (`/proc/self/fd/3`, which `call_code` adds to the folders of modules). If
     Python opened the file by its path for each module, it would fail when a run replaces the file.
-    Before the first import, Python judges what was opened: it exits with 99 if that is not root's,
-    or if others can write to it.
+    Before the first import, Python judges what was opened: it exits with 99 if the owner is not
+    root, or if others can write to it.
     """
     # With -I -S, Python loads nothing from folders that others may write to. The number before
     # `and` is 0 if the owner is root (0), and neither the group nor others may write (0o22).

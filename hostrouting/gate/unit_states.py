@@ -122,7 +122,7 @@ def unit_states(
 
 def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     """The state of the unit with these properties, and what an operator can do about it. If the
-    unit has failed, the errors are added that its gate has logged since the last start.
+    unit has failed, also the errors that its gate has logged since the last start.
     """
     unit = properties["Id"]
     state = UnitState(unit, _name_state(properties), properties["StateChangeTimestamp"])

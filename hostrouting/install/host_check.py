@@ -51,8 +51,8 @@ class HostCheck(NamedTuple):
 
     @property
     def doubts(self) -> list[Finding]:
-        """The findings that make a verdict undecided, or would if no address escaped. The report
-        gives their names, and the findings here have the remedies for this host.
+        """The findings that make the verdict undecided, or would if no address escaped. In contrast
+        to `report.doubts`, they have the remedies for this host.
         """
         return self.named(*(doubt.name for doubt in self.report.doubts))
 
@@ -86,11 +86,11 @@ def _findings_for_operator(
             )
         # Only the operator knows which device is right, so there is a command for each.
         if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
-            # One family is enough: a device that is right for both is among its devices.
+            # The devices of one family are enough: only those that are right for both count below.
             devs = finding.facts.get("candidates", report.families[0].expected_devs)
             for dev in reversed(devs):  # each turn puts its command in front of the others
-                # --dev counts for IPv4 and IPv6, so the device has to be right for both: each
-                # family expects it or, having the same finding, has it as a candidate, too.
+                # --dev counts for IPv4 and IPv6, so the device has to be right for both: a family
+                # expects the device, or has the same finding, and so the same candidates.
                 if all(
                     dev in each.expected_devs or finding in each.flaws for each in report.families
                 ):

@@ -144,7 +144,7 @@ def install(  # noqa: C901  the steps of the module's docstring, which are read 
     # host.
     try:
         # If there is an error already, each part is a step, too, because `raise_together` below can
-        # join the errors only if each is that of a step.
+        # join only errors of steps.
         if as_steps or errors:
             # Not `parts`: a part that the run leaves out is reported as a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
@@ -158,7 +158,7 @@ def install(  # noqa: C901  the steps of the module's docstring, which are read 
     for result in results:
         done += effects_of(result)
     with recorded_in_errors(done.changes, done.files, done.operations, done.warnings):
-        raise_together(errors)  # it returns if there are none
+        raise_together(errors)  # returns if there are no errors
     last = results[-1]  # the check is the last part, and its result has the report
     report = last.report if isinstance(last, CheckResult) else None
     result = done + CheckResult(report=report)  # a CheckResult with all effects
@@ -234,8 +234,8 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
     ========================  ================================================
 
     Other conflicts let the run fail at its end: the files are there then, and the gate holds units
-    back until the conflict is solved. So do addresses that escape, and a gate that another program
-    cancels: the run looks for both when the files are there.
+    back until the conflict is solved. Addresses that escape, and a gate that another program
+    cancels, also fail the run only later: it looks for them when the files are there.
     """
     lacking = [
         finding

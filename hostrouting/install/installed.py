@@ -46,7 +46,7 @@ def read_installed(host: Host) -> HostRoutingConfig:
 
     Raises ConfigError if config.json is unusable; or if it is missing or configures nothing while
     files of ours show that something is installed. If that counted as an empty configuration, a run
-    would remove all of it.
+    would remove all these files.
     """
     path = HostLayout.config_path
     text = host.files.read(path)

@@ -65,7 +65,7 @@ class Reports:
         seconds_to_sleep = seconds  # all of them, if this process cannot listen
         if self._watch is not None:
             with suppress(BackendError):
-                # `for_watch` is the clock on which a fake kernel waits; a real one has its own.
+                # A fake kernel waits by the clock `for_watch`. The real kernel has its own clock.
                 has_changed = self._watch.wait(seconds, clock=self._clock.for_watch)
                 seconds_to_sleep = _REST if has_changed else 0.0
         self._clock.sleep(seconds_to_sleep)  # even for 0 s: it raises if the caller has to end

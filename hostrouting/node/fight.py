@@ -79,7 +79,7 @@ class Fight:
 
     def end(self) -> None:
         """Forget the repairs, and remove the file by which `status` knows that another program
-        undoes them. Does no harm if there is no fight.
+        undoes them. Without a fight, this does no harm.
         """
         self._repairs = 0
         with suppress(HostError):
@@ -93,7 +93,7 @@ def read_fight(files: Files) -> Finding | None:
     """
     # Not by splitlines, which also ends a line at characters that a device's name can have.
     number, _, sentence = (files.read(HostLayout.fight_path) or "").partition("\n")
-    with suppress(ValueError):  # it is not a number, or has thousands of digits
+    with suppress(ValueError):  # `number` is not a number, or has thousands of digits
         facts = {"repairs": int(number)}
         if sentence:
             return Finding(

@@ -114,13 +114,14 @@ class Guard:
         try:
             while True:
                 idle_time = self.make_next_pass()
-                # `for_watch` is the clock on which a fake kernel waits; a real one has its own.
+                # A fake kernel waits by the clock `for_watch`. The real kernel has its own clock.
                 if self._watch.wait(idle_time, clock=self._clock.for_watch):
                     self._clock.sleep(_GATHERING_TIME)
-                    # Discard what was reported meanwhile, because it belongs to the same change.
+                    # Discard what was reported meanwhile: it belongs to the same change.
                     self._watch.wait(0.0)
         finally:
-            self._fight.end()  # else its file would say that another program still undoes repairs
+            # Otherwise the file of a fight would say that another program still undoes repairs.
+            self._fight.end()
 
     def make_next_pass(self) -> float:
         """Make a pass, and rest. Return in how many seconds the next pass is due if nothing changes

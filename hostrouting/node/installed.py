@@ -54,10 +54,10 @@ def read_config(host: Host) -> HostRoutingConfig:
 def await_installed_pass(
     host: Host, parts: Collection[PassPart] = PARTS, *, clock: NodeClock
 ) -> PassOutcome:
-    """Make a pass by the installed configuration: set the routes of the host, load its table for
-    probes, and check, or only do these `parts`. Repeat the pass while something is missing that may
-    still come (`await_pass`). Log what all passes have changed, and what the last one has found;
-    return its outcome.
+    """Make a pass by the installed configuration, or only these `parts` of it: set the routes of
+    the host, load its table for probes, check. Repeat the pass while something is missing that may
+    still come (`await_pass`). Log what all passes have changed, and what the last pass has found.
+    Return the outcome of the last pass.
     """
     done = Done()
 

@@ -51,13 +51,13 @@ def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
     # The comment of the table has a digest of the rules, so it differs for other settings.
     table_comment, *rule_comments = probe_comments(settings)
     lines = [line.strip() for line in listing.splitlines()]
-    # The other lines, such as those of a chain's beginning, are the frame of the rules.
+    # Leave out the frame around the rules, such as the first lines of a chain.
     rules = [line for line in lines if line and not line.startswith(_FRAME)]
     if table_comment not in listing or len(rules) != len(rule_comments):
         return False
     if not all(map(str.endswith, rules, rule_comments)):
         return False
-    # No chain drops what no rule accepts: neither one of ours nor an added one.
+    # Each chain, also an added one, must accept the packets that no rule decides about.
     return listing.count(" hook ") == listing.count("policy accept")
 
 

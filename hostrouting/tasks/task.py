@@ -109,8 +109,8 @@ class InstallTask:
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
         A process that is not root gets the plan of root, which it could not carry out. If the task
-        checks the host, the plan has the result of that check: of the host as it would be after the
-        earlier tasks in the same dry run and this one.
+        checks the host, the plan has a check of the host as it would be after this task and the
+        earlier ones in the same dry run.
         """
         ctx = ctx or phases.Context()
         steps = [] if ctx.root is None else ctx.root.walk()  # all of the dry run so far
@@ -169,8 +169,8 @@ class InstallTask:
             names = (self.section, *_SECTIONS_WITHOUT_TASK)
         # From `undone`, `read_wanted` knows whether another run has changed the same part since.
         request = Request(former, names, allow_removal=True, undone=request_to_undo)
-        # By a copy of the task that does not wait, because what the former routes need may never
-        # come. The copy has a `former_by_run` of its own, so the undo is not kept as a run.
+        # A copy of the task does this. It does not wait, because what the former routes need may
+        # never come, and it has a `former_by_run` of its own, so the undo is not kept as a run.
         result = attrs.evolve(self, wait=0).install(ctx, request)
         for run in to_undo:
             del self.former_by_run[run]
@@ -178,11 +178,11 @@ class InstallTask:
 
 
 def _find_newer_release(files: Files) -> Iterator[Finding]:
-    """Yield a warning if the installed program is of a newer release than this library, by which a
-    run would replace it.
+    """Yield a warning if the installed program, which a run would replace, is of a newer release
+    than this library.
     """
     program = files.read_bytes(HostLayout.program_path) or b""
-    # The sources in it are not compressed.
+    # The sources in the program are not compressed.
     line = re.search(rb'^__version__ = "(.+)"', program, re.MULTILINE)
     installed = line[1].decode() if line else ""
     if _numbers(installed) > _numbers(__version__):
