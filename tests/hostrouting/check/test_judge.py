@@ -91,7 +91,7 @@ neighbours are in a network of the device itself
   ok        |                                 | 172.16.5.0/24 allow=eth0
 the bridge of a CNI leads to the pods of its own network, and to single ones
 + address 172.16.1.1/24 dev cni0
-  ok        | 172.16.1.128/25 dev cni0
+  ok        | 172.16.1.128/25 dev cni0; link veth7 veth cni0; link tap7 tun cni0
   ok        | 172.16.2.7/32 dev cni0
 a bridge's address in the network of the link, which every device has, says nothing of its pods
 + ipv6; -addresses; fd16::/64 dev cni0
@@ -99,13 +99,16 @@ a bridge's address in the network of the link, which every device has, says noth
 the only address of a bridge, to which Linux has a route in IPv6, is not that of a pod
   ok | ipv6; address fd16::1/128 dev cni0; local fd16::1/128 dev cni0 table 255; \
 fd16::1/128 dev cni0 proto 2 | fd16::/48
-a default route by a bridge hides no pods
-  ok | default dev cni0 metric 500
+a default route by a bridge, or a half of one, leads to no pods, and a route to one address does
+  ok        | default dev cni0 metric 500
+  undecided | 128.0.0.0/1 dev cni0; 172.16.0.0/16 via 10.0.0.1 dev eth0
+  overlap   | 172.16.2.7/32 dev cni0; rule; default via 10.0.0.1 dev eth0 table 100
 while pods move from one CNI to another, those of both are right
   ok | link lxc1 veth; 172.16.2.7/32 dev cali1; 172.16.2.8/32 dev lxc1
 Cilium's device for all pods shows, as that of a single one, whose the pods of this node are
-+ link cilium_host veth; link flannel.1 vxlan; 172.16.1.0/24 dev cilium_host
-  undecided | 172.16.2.0/24 dev flannel.1
++ link cilium_host veth; link flannel.1 vxlan; 172.16.2.0/24 dev flannel.1
+  ok        | local 172.16.1.1/32 dev cilium_host table 255
+  undecided | 172.16.1.0/24 dev cilium_host
 a CNI's bridge does not lead to the pods of another one
 + link cali1 veth; link cbr0 bridge; 172.16.1.0/24 dev cbr0
   ok
@@ -117,7 +120,9 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
   overlap | rule to 172.16.5.0/24 prohibit
   overlap | -main; rule; default via 10.0.0.1 dev eth0 table 100
   overlap | 172.16.5.9/32 dev cali1 metric 9; 172.16.5.9/32 via 10.0.0.1 dev eth0 metric 5
-a next hop that Linux does not use hides no pods
+what Linux does not use, or only for some packets, leads to no pods and hides none
+  ok        | 172.16.5.7/32 dev cali1 dead
+  undecided | 172.16.5.7/32 dev cali1 tos 16
   ok | 172.16.5.7/32 dev cali1; rule; \
 172.16.5.7/32 table 100 nexthop dev cali1 nexthop dev eth0 dead | 172.16.5.7/32
 what is not judged does not hide pods for certain
@@ -257,6 +262,7 @@ by one of several devices, packets may leave through another than the one that h
 what is known of packets excuses the device of a route, and no type that keeps or loses them
 + address 10.9.0.4/24 dev ib0
   ok        | 172.16.0.0/16 dev ib0 table 100 proto 4; rule from 10.9.0.4/32
+  undecided | default table 100 nexthop dev ib0 nexthop dev wg1; rule from 10.9.0.4/32
   undecided | local 172.16.0.0/16 dev ib0 table 100 proto 4; rule from 10.9.0.4/32
   undecided | multicast 172.16.0.0/16 dev ib0 table 100 proto 4; rule from 10.9.0.4/32
   ok        | 172.16.0.0/16 dev ib0 table 100 proto 4; rule oif ib0
@@ -286,9 +292,9 @@ of the packets to pods of this node, a rule may lead out some that have a source
   ok        | rule from 10.0.0.4/32 oif eth0      | 10.244.0.0/16
   ok        | default dev eth1 table 7; rule from 10.0.32.4/32 ipproto tcp lookup 7 | 10.244.0.0/16
 what a service sends from an address of lo leaves by a card
-  undecided | address 10.9.0.4/32 dev lo; elsewhere; rule from 10.9.0.4/32
-  undecided | address 10.9.0.4/32 dev lo; address 10.9.0.5/32 dev ib0; rule from 10.9.0.0/24; \
-default dev eth1 table 100
++ address 10.9.0.4/32 dev lo; rule from 10.9.0.0/24
+  undecided | default table 100 nexthop dev eth1 nexthop dev ib0
+  undecided | default dev eth1 table 100; address 10.9.0.5/32 dev ib0
 only IPv6 chooses a source without a route, and looks up again
   overlap | throw 172.16.0.0/16; default via 10.0.0.1 dev eth0 table 100; rule from 10.0.0.4/32
 an intended rule is about connections, too, and never about plain packets

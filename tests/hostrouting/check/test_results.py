@@ -48,3 +48,5 @@ def test_families_without_a_default_route() -> None:
     assert (not_judged.verdict, not_judged.missing_defaults) == ("undecided", [])
     without_rule = checked(vm_of("-main; rule to ::/1 lookup 254"))
     assert without_rule.missing_defaults == ["no IPv4 rule looks up table main"]
+    without_routes = checked(vm_of("-main"), "fd16::/48")
+    assert without_routes.missing_defaults == ["no IPv6 rule looks up table main"]
