@@ -82,7 +82,7 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     """Yield a finding for each unit whose gate another program's unit file or drop-in cancels. Such
     a unit starts unchecked, even after an apply of this configuration. The finding is an error in
     STRICT, and a warning in WARN. It is an error in both if systemd has not read that file yet:
-    the apply, which has it read, would open the gate.
+    the apply, which reloads systemd, would open the gate.
 
     What opens all gates at once is left out: the file by which an administrator opens them, and a
     host without systemd.
@@ -255,7 +255,7 @@ def _find_gate_fault(
     is_outdated = properties["NeedDaemonReload"] == "yes"
     # systemd does not notice a new drop-in whose folder is new, too. So look at the files anyway.
     resetting = _find_resetting_drop_in(files, name)
-    # systemd runs the gate. Which file tells it to does not matter: perhaps one of the template.
+    # systemd runs the gate. It does not matter by which file: perhaps by one of the template.
     if is_loaded and not (is_outdated or resetting):
         return None
     # In every release, the command of the gate in our drop-in ends with these words.

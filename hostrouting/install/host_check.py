@@ -89,10 +89,11 @@ def _findings_for_operator(
             # The devices of one family are enough: only those that are right for both count below.
             devs = finding.facts.get("candidates", report.families[0].expected_devs)
             for dev in reversed(devs):  # each turn puts its command in front of the others
-                # --dev counts for IPv4 and IPv6, so the device has to be right for both: a family
-                # expects the device, or has the same finding, and so the same candidates.
+                # --dev counts for IPv4 and IPv6, so the device has to be right for both. Each
+                # family must expect it, or have the same finding, and so the same candidates.
                 if all(
-                    dev in each.expected_devs or finding in each.flaws for each in report.families
+                    dev in family.expected_devs or finding in family.flaws
+                    for family in report.families
                 ):
                     remedy = Remedy(
                         f"if {dev} is right",

@@ -111,9 +111,9 @@ def install(  # noqa: C901  the steps of the module's docstring, which are read 
 
     results: list[object] = []  # what each step has changed, or why it was skipped
     errors: list[BaseException] = []  # of the steps after the files; raised at the end
-    with ExitStack() as locked:  # a lock that is taken in it is held until the guard has started
+    with ExitStack() as locked:  # if the lock is taken, holds it until the guard has started
         with phases.inner_step("install-files", ctx) as step:
-            # Only files and systemd need the lock here: each part takes it itself.
+            # Only files and systemd need the lock here: each part takes the lock itself.
             if plan.files or plan.systemd:
                 locked.enter_context(host.locked(step.ctx))
                 # Another run may have changed the host before this one got the lock.
@@ -248,14 +248,14 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
     if plan.losses:
         raise ConfigError(plan.losses, headline=_WOULD_REMOVE)
     # A first run has to bring the gate despite a conflict, and an undo brings back what was there,
-    # with its conflicts. So a conflict fails these only at their end.
+    # with its conflicts. So a conflict fails such a run only at its end.
     if wanted.former == HostRoutingConfig() or wanted.purpose == "undo":
         return
     former = wanted.former or HostRoutingConfig()  # None if it cannot be read
     # The conflict of a route that is installed already is not new.
     former_keys = {route.key for route in former.static_routes.routes}
     if any(step.route.key not in former_keys for step in plan.routes.conflicts):
-        plan.routes.require_no_conflict()  # names the others, too: they have to be solved as well
+        plan.routes.require_no_conflict()  # raises all conflicts, not only the new one
 
 
 # What is done when the files are there.

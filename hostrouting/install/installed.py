@@ -65,7 +65,7 @@ def read_installed(host: Host) -> HostRoutingConfig:
     if not other_files:
         return config
     if text is None and host.files.read(path) is not None:
-        return read_installed(host)  # a run has written it and the other files since the first look
+        return read_installed(host)  # a run has just written config.json and the other files
     problem, remedy = "configures nothing", _REMEDY
     if text is None:
         problem, remedy = "is missing", _NEW_FILE

@@ -57,7 +57,7 @@ def apply_plan(
             return
         sentence = _undo(backend, routes_before, in_effect)
     except BaseException as stopped:
-        # Roll back, then raise the error again. If it stopped the rollback above, try once more.
+        # Roll back, then raise the error again. If the rollback above raised it, try once more.
         sentence = _undo(backend, routes_before, in_effect)
         _add_note(stopped, sentence)
         raise
@@ -199,7 +199,7 @@ def _in_effect(
     there, or the deleted one is not.
 
     Only these may be reversed, because a request to delete a route that is not there can do harm:
-    in IPv4, without a metric, it then deletes a route of ours with another metric.
+    in IPv4, without a metric, Linux then deletes a route of ours with another metric.
     """
     entries = _entries(*now.values())
     return [

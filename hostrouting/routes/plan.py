@@ -173,7 +173,7 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     this is a conflict, and the only step.
     """
     stale: list[Route] = []
-    staying: list[Route] = []  # the first of them is the one that Linux will use
+    staying: list[Route] = []  # the first is the route that Linux will use
     for route in sorted(present, key=_order_of_use):
         if route.protocol != OURS:
             staying.append(route)

@@ -227,8 +227,8 @@ class Uplink:
     def _source(self, hop: NextHop) -> IP | None:
         """The source that a route by this next hop takes: the `src` of the best default route that
         has the next hop. None if Linux chooses this source anyway, because a route to the gateway
-        has it. So most routes have none, which is better: Linux deletes an IPv4 route together with
-        its source.
+        has it. So most routes get no source, which is better: Linux deletes an IPv4 route together
+        with its source.
 
         tests/hosts: fabric-writes-the-address-of-lo, fabric-writes-the-address-of-lo-ipv6,
         default-writes-the-second-address.
