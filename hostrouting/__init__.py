@@ -108,6 +108,4 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module  # noqa: PLC0415  or `importlib` would be a name of this package
 
-        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-        globals()[name] = value
-        return value
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
