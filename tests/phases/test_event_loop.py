@@ -331,14 +331,3 @@ def test_a_loop_that_is_closed_under_a_coroutine() -> None:
     thread.join()
     coroutine.close()
     assert "the event loop has ended" in report.why
-
-
-def test_a_coroutine_that_comes_too_late() -> None:
-    """A loop that ends before it has begun the coroutine ends the task, too."""
-    loop = asyncio.new_event_loop()
-    task = phases.task("late")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(60), loop))
-    timer = threading.Timer(0.05, loop.close)
-    timer.start()
-    report = phases.run(phases.deadline(task, 20))
-    timer.join()
-    assert isinstance(report.error, RuntimeError)
