@@ -215,10 +215,12 @@ def test_a_coroutine_in_a_loop_that_is_blocked() -> None:
     async def story() -> Step:
         loop = asyncio.get_running_loop()
         task = phases.task("sleep")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(60), loop))
-        thread = asyncio.to_thread(phases.run, phases.deadline(task, 0.1))
+        ctx = Context(observers=[seen := Recorder()])
+        thread = asyncio.to_thread(phases.run, phases.deadline(task, 0.1), ctx=ctx)
         run = asyncio.ensure_future(thread)
         await asyncio.sleep(0)
-        time.sleep(0.3)  # noqa: ASYNC251  as a careless author does
+        while not seen.ends:
+            time.sleep(0.001)  # noqa: ASYNC251  as a careless author does
         return await run
 
     assert isinstance(asyncio.run(story()).error, phases.DeadlineExceeded)
