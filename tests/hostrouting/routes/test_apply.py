@@ -268,8 +268,7 @@ def test_somebody_else_at_the_same_time(
 
 
 def foreign_routes(host: Snapshot) -> list[Route]:
-    routes = [route for route in host.routes if route.prefix in PREFIXES[4]]
-    return [route for route in routes if route.protocol == FOREIGN]
+    return [route for route in routes_to(PREFIXES[4], host) if route.protocol == FOREIGN]
 
 
 def with_keys(keys: set[RouteKey], host: Snapshot) -> Snapshot:

@@ -113,8 +113,7 @@ def test_linux_refuses_the_route_for_replies() -> None:
 
 
 def ours(kernel: RouteBackend) -> list[str]:
-    routes = kernel.snapshot().routes
-    return [str(route.prefix) for route in routes if route.protocol == OURS]
+    return [str(route.prefix) for route in kernel.snapshot().routes if route.protocol == OURS]
 
 
 def test_a_far_route_beside_one_that_goes(kernel: FakeKernel) -> None:

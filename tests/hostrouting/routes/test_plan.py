@@ -77,7 +77,6 @@ A linkdown proto ours | | keep
 A onlink proto 186    | | keep
 
 # The source is compared if the default route has one that Linux would not take otherwise
-A proto ours src 10.0.0.4                           | | keep
 A proto 186 src 10.1.0.4                            | | keep
 -; default via 10.0.0.1 dev eth0 src 10.1.0.4; A proto ours src 10.1.0.4 | | keep
 -; default via 10.0.0.1 dev eth0 src 10.1.0.4; A proto ours | | delete, add
@@ -102,7 +101,6 @@ A proto 186; PLACE proto ours A_AND_B               | via 10.0.0.1 dev eth0 | ke
 
 # Without a default route: ours that Linux uses stays, by devices that are up, as far as it is named
 -; A proto ours; B proto ours                  | | keep, delete
--; A proto ours                                | dev eth0 | keep
 -; A proto ours                                | via 10.0.0.1 | keep
 -; PLACE dev ib0 proto ours                    | dev ib0 | keep
 -; local fe80::4 dev eth1 table 255; fd20::/32 via fe80::4 dev eth0 proto ours metric 1024 \
