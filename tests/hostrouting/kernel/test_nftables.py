@@ -73,7 +73,6 @@ def test_one_transaction(nft: Nftables) -> None:
 
 
 def test_what_is_run() -> None:
-    """Only the requested table is listed; a text is passed on."""
     programs = Programs(nft=Ended(0))
     nft = NftProgram(run=programs)
     nft.load("text\n")

@@ -241,7 +241,6 @@ def test_a_tap_may_be_the_only_way_out(row: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def namespace() -> Iterator[Namespace]:
-    """Four devices; eth0 has an address of each family."""
     with private_namespace() as made:
         furnish(made)
         made.batch(["rule add pref 9 from 9.9.9.9 lookup 100", "rule add pref 40000 lookup 100"])

@@ -17,8 +17,9 @@ from hostrouting.kernel.base import Answer, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.host import AskedNames, list_rules
 from hostrouting.kernel.netlink.lists import list_routes
-from hostrouting.kernel.netlink.numbers import GROUPS_OF_CHANGES, RTM_GETRULE
+from hostrouting.kernel.netlink.numbers import GROUPS_OF_CHANGES, RTM_GETRULE, text_of
 from hostrouting.kernel.netlink.requests import lookup_routes
+from hostrouting.kernel.netlink.routes import _expired
 from hostrouting.kernel.netlink.socket import (
     HEADER,
     NLM_F_DUMP_INTR,
@@ -154,7 +155,7 @@ def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
     began = time.monotonic()
     with (
         namespace.inside(),
-        closing(Netlink(timeout=0)) as netlink,
+        closing(NetlinkBackend(timeout=0)._open_netlink()) as netlink,
         raises(BackendError, "timeout", match="the kernel did not answer in time"),
         kernel_errors("listen"),
     ):
@@ -239,6 +240,7 @@ def test_a_refusal_with_another_number() -> None:
     """It is explained by the words for the number, which says whether to try again."""
     error = refusal(RouteRequest("add", ROUTE), errno.EIO)
     assert (error.kind, error.kernel) == ("refused", "Input/output error")
+    assert refusal(RouteRequest("delete", ROUTE), errno.ENOENT).kind == "no-such-route"
     for number in (errno.EAGAIN, errno.EBUSY, errno.ENOBUFS, errno.ENOMEM):
         assert refusal(RouteRequest("add", ROUTE), number).can_retry
 
@@ -247,11 +249,13 @@ def test_a_refusal_with_another_number() -> None:
 
 
 def test_attributes_that_end_nowhere() -> None:
-    """Reading ends, also where a length is 0 or more than there is."""
+    """Reading ends, also where a length is 0 or more than there is. Bytes are read as they are."""
     assert attributes_of(bytes(8)) == {0: b""}
     assert attributes_of(attribute(0x8000 | 7, b"")) == {7: b""}  # the flag says: nested
     assert attributes_of(struct.pack("=HHI", 200, 7, 1)) == {7: struct.pack("=I", 1)}
     assert attributes_of(b"abc") == {}
+    assert text_of(b"eth\xff\0x") == "eth\\xff"
+    assert [_expired(struct.pack("=8xi", ticks)) for ticks in (-1, 0, 1)] == [True, None, False]
 
 
 def test_a_question_that_the_kernel_does_not_understand() -> None:
@@ -297,7 +301,6 @@ CHANGES = (
 
 
 def test_every_kind_of_change_is_reported(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """Of devices, addresses, rules, routes, next hops and two settings, in both families."""
     with backend.watch() as watch:
         for family, command in CHANGES:
             wait_for("the last word about a change", lambda: not watch.wait(0.02))
