@@ -114,7 +114,8 @@ def test_a_handler_of_the_loop() -> None:
 
 
 @pytest.mark.linux
-def test_a_forked_child() -> None:
+@pytest.mark.parametrize("runs", [0, 1])
+def test_a_forked_child(runs: int) -> None:
     """Signals do there what they did before the run, also after a run of its own. They stop no run
     of its parent.
     """
@@ -122,7 +123,8 @@ def test_a_forked_child() -> None:
     def fork(ctx: Context) -> int:
         child = os.fork()
         if child == 0:
-            phases.run(StubTask("own"))
+            for _ in range(runs):
+                phases.run(StubTask("own"))
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(5)
             os._exit(0)
