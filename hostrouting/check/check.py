@@ -202,7 +202,8 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
         # VRF. So is an address of lo: no other host sends to 127.0.0.1, and yet it would be named
         # wherever the rule is missing.
         can_be_local = address.dev != "lo" and Prefix.of(address.ip) in local
-        if can_be_local and fib.lookup(address.ip).kind != "local":
+        # What is not judged is left to `_doubts_about_not_judged`.
+        if can_be_local and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
             yield Opinion(Grade.DOUBT, MISSING_RULE), int(address.ip), int(address.ip)
 
 

@@ -101,14 +101,15 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
     that refuses them or keeps them on this host is always to be deleted.
 
     A route through devices is to be deleted only if no static route can repair the range
-    (`_is_stuck`). Even then it stays if it is one of ours, or in another table than main, which may
-    be a VPN's.
+    (`_is_stuck`). Even then it stays if it is a default route, one of ours, or in another table
+    than main, which may be a VPN's. So it does if it hides pods of this node (PODS_HIDDEN): what
+    leads to them may be wrong instead.
     """
     if not escape.devs:  # no packet leaves: the route refuses them or keeps them
         return True
-    if route.table != TABLE_MAIN or route.protocol == OURS:
+    if route.table != TABLE_MAIN or route.prefix.length == 0 or route.protocol == OURS:
         return False
-    return _is_stuck(escape, family)
+    return escape.kind == OVERLAP and _is_stuck(escape, family)
 
 
 def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
