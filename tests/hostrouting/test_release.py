@@ -15,7 +15,6 @@ from hostrouting import release
         ("a.pyz", "/opt/python3.12", "/opt/python3.12 a.pyz"),
         ("a b.pyz", "/usr/bin/python3", "/usr/bin/python3 'a b.pyz'"),
         ("/proc/self/fd/3", "/x", "/etc/hostrouting/python /etc/hostrouting/hostrouting.pyz"),
-        ("/usr/lib/python3/dist-packages", "/usr/bin/python3", "hostrouting"),
     ],
 )
 def test_what_is_typed(
