@@ -90,7 +90,6 @@ A proto 186 src 10.1.0.4                            | | keep
 -; default A_AND_B; PLACE proto ours A_AND_B weight 3 | | keep
 -; default A_AND_B; PLACE proto ours B_AND_A          | | keep
 -; default A_AND_B; A proto ours                      | | delete, add
--; default A_AND_B; PLACE proto 186 A_AND_B           | | keep
 -; default via 10.0.0.1 dev eth0; PLACE proto ours A_AND_B dead | | keep
 PLACE proto ours A_AND_B                              | | delete, add
 
@@ -108,7 +107,6 @@ A proto 186; PLACE proto ours A_AND_B               | via 10.0.0.1 dev eth0 | ke
 -; A dead proto ours                           | | wait
 -; A proto ours                                | via 10.0.0.2 | wait
 -; PLACE proto ours nhid 7                     | | wait
--; A proto 186                                 | | wait
 -; B proto 186; A proto ours                   | | wait
 -; A proto ours metric 7                       | | delete, wait
 
@@ -162,8 +160,11 @@ def test_the_steps_for_one_route(row: list[str]) -> None:
     there, wish, steps = row
     if not there.startswith("-;"):
         there += "; default via 10.0.0.1 dev eth0; ::/0 via fd00:99::1 dev eth0 metric 1024 proto 9"
-    plan = plan_static_routes(wished(wish), host_with(*spelt(there.removeprefix("-;"))))
+    host = host_with(*spelt(there.removeprefix("-;")))
+    plan = plan_static_routes(wished(wish), host)
     assert actions(plan) == steps
+    again = plan_static_routes(wished(wish), plan.apply_to(host))
+    assert again.changes == ()
 
 
 def test_the_order_of_deletions() -> None:
@@ -199,7 +200,6 @@ default dev eth1; OTHER; A proto ours                       | via 10.0.0.2 dev e
 default dev eth1; OTHER; A dead proto ours                             | | delete, add
 default dev eth1; OTHER; A linkdown proto ours                         | | delete, add
 default dev eth1; OTHER; PLACE via 10.9.9.9 dev eth0 proto ours        | | delete, add
-default dev eth1; OTHER; A proto ours; B proto ours                    | | keep, delete
 default dev eth1; OTHER; B proto 186; A proto ours                     | | conflict
 default dev eth1; OTHER; A proto ours metric 7                         | | add, delete
 
