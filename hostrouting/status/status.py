@@ -14,7 +14,7 @@ import attrs
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.check.repair_line import repair_line
 from hostrouting.check.sentences import DOUBTS
-from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
+from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.finding import Finding, Remedy, with_severity, worst_first
@@ -111,8 +111,8 @@ class HostStatus:
         """The exit code of `hostrouting status`: it is about the unit that was asked about, or else
         about the host. `is_broken` says that config.json cannot be used.
         """
-        if self.asked:  # several units, if a template was asked about
-            return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.asked))
+        if self.asked:  # the first is the worst, and so is its code
+            return _CODES.get(self.asked[0].state, FINE)
         if self.is_broken:
             return BAD_INPUT
         return _CODES.get(self.state, FINE)

@@ -141,15 +141,15 @@ def test_a_name_of_several_lines(nodes: Path) -> None:
     assert said.lines[:2] == [first, "  gpu-1, gpu-2 and gpu-9\\nOK: all nodes"]
     assert REPAIR[0] in said.lines[3], "what would repair these nodes"
     [worst, *_] = say("check", CIDR, "--snapshots", str(nodes), "--json").json["groups"]
-    assert worst["nodes"] == ["gpu-1", "gpu-2", name]
+    assert (worst["nodes"], len(worst["repair"])) == (["gpu-1", "gpu-2", name], 2)
 
 
-@pytest.mark.parametrize(("kept", "code"), [("bare", 3), ("marked", 3), ("broken", 2), ("vm", 0)])
+@pytest.mark.parametrize(("kept", "code"), [("bare", 3), ("broken marked", 2), ("vm", 0)])
 def test_the_exit_code(nodes: Path, monkeypatch: pytest.MonkeyPatch, kept: str, code: int) -> None:
     in_a_thread = mock.Mock(return_value=ThreadPoolExecutor(1))
     monkeypatch.setattr("hostrouting.cli.nodes.ProcessPoolExecutor", in_a_thread)
     for path in nodes.iterdir():
-        if path.stem != kept:
+        if path.stem not in kept.split():
             path.unlink()
     assert say("check", CIDR, "--snapshots", str(nodes)).code == code
 

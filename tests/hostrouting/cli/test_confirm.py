@@ -112,6 +112,8 @@ def test_a_run_that_changes_nothing(monkeypatch: pytest.MonkeyPatch, installed: 
         said = say(*words, host=installed, stdin=json_of(wanted))
         assert said.code == code
         assert "TAKEN BACK" not in said.out
+    installed.files.texts[LAYOUT.config_path] = "{"  # which could not be brought back
+    assert say(*COMMAND, host=installed, stdin=json_of(WANTED)).code == 2
 
 
 def test_no_terminal(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
@@ -124,16 +126,11 @@ def test_no_terminal(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> No
     assert state(installed) == before
 
 
-@pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("obstacle", ["conflict", "wait"])
+def test_what_does_not_come_back(obstacle: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A former route that conflicts or waits by now is named, and nobody waits for it."""
     monkeypatch.setattr(apply, "prepare_question", lambda: None)
     monkeypatch.setattr(apply, "is_confirmed", lambda *_: False)
-
-
-@pytest.mark.usefixtures("refused")
-@pytest.mark.parametrize("obstacle", ["conflict", "wait"])
-def test_what_does_not_come_back(obstacle: str) -> None:
-    """A former route that conflicts or waits by now is named, and nobody waits for it."""
     host = configured(FORMER)
     before = state(host)[0]
     if obstacle == "conflict":

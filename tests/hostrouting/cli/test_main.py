@@ -120,14 +120,15 @@ def test_a_device_that_is_typed() -> None:
 )
 def test_a_configuration_that_is_piped(given: str, named: str) -> None:
     """It cannot be read again, so the proposed command needs it in a file, such as in /dev/shm."""
-    piped = json.dumps({"routeOverlap": {"serviceCidrs": [CIDR], "mode": "STRICT"}}).encode()
+    piped = b'{"routeOverlap": {"serviceCidrs": ["172.16.0.0/12"], "mode": "STRICT"}}'
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
         file.write(piped)
         file.seek(0)
         path, name = (text.format(file.fileno(), file.name) for text in (given, named))
-        said = say("check", "--config", path, "10.9.0.0/16", kernel=h200(), stdin=piped)
-    line = f"hostrouting repair 10.9.0.0/16 --config {name} | hostrouting apply --config -"
+        said = say("check", "--config", path, kernel=with_docker(), stdin=piped)
+    line = f"hostrouting repair --config {name} | hostrouting apply --config -"
     assert f"  {line}" in said.lines
+    assert "--allow" not in said.out, "not in mode STRICT"
 
 
 def test_a_device_that_is_allowed() -> None:
@@ -142,7 +143,7 @@ def test_a_device_that_is_allowed() -> None:
     assert said.err == ("hostrouting: with docker0 allowed, nothing escapes: no route is added\n")
 
 
-@pytest.mark.parametrize(("root", "shown"), [("", ""), ("/", ": /"), ("/nowhere", ": /nowhere")])
+@pytest.mark.parametrize(("root", "shown"), [("", ""), ("/..", ": /.."), ("/bin/sh", ": /bin/sh")])
 def test_a_root_that_is_not_an_images(root: str, shown: str) -> None:
     """An empty --root is not the current directory, and this machine is not an image."""
     said = say("render", "--config", "-", "--root", root, stdin=b"{}")
@@ -172,6 +173,7 @@ def test_render_takes_no_protection_away(tmp_path: Path) -> None:
     said = say(*words, stdin=b"{}")
     assert said.code == 2
     assert said.out.startswith("FAILED: this would remove protection")
+    assert said.out.count("would no longer be checked") == 1
     assert drop_in.exists()
     assert say(*words, "--allow-removal", stdin=b"{}").code == 0
     assert not drop_in.exists()
@@ -248,7 +250,7 @@ class Terminal(io.StringIO):
 def test_the_first_words_on_a_terminal(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, is_coloured: bool
 ) -> None:
-    plain = "OK: fine\nTO DO:\n  fe80::1: no\na: b\n"
+    plain = "OK: fine\nTO DO:\n  fe80::1: no\na: b\nDONE\n"
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     with mock.patch.dict(os.environ, {"TERM": "dumb", **environment}):
