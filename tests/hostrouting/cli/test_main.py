@@ -115,16 +115,15 @@ def test_a_device_that_is_typed() -> None:
     assert f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -" in said.lines
 
 
-@pytest.mark.parametrize(
-    ("given", "named"), [("-", "FILE"), ("/dev/fd/{}", "FILE"), ("{1}", "{1}")]
-)
-def test_a_configuration_that_is_piped(given: str, named: str) -> None:
+@pytest.mark.parametrize("given", ["-", "/dev/fd/{}", "/proc/self/fd/{}", "{1}"])
+def test_a_configuration_that_is_piped(given: str) -> None:
     """It cannot be read again, so the proposed command needs it in a file, such as in /dev/shm."""
     piped = b'{"routeOverlap": {"serviceCidrs": ["172.16.0.0/12"], "mode": "STRICT"}}'
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
         file.write(piped)
         file.seek(0)
-        path, name = (text.format(file.fileno(), file.name) for text in (given, named))
+        path = given.format(file.fileno(), file.name)
+        name = path if path == file.name else "FILE"
         said = say("check", "--config", path, kernel=with_docker(), stdin=piped)
     line = f"hostrouting repair --config {name} | hostrouting apply --config -"
     assert f"  {line}" in said.lines
@@ -132,15 +131,16 @@ def test_a_configuration_that_is_piped(given: str, named: str) -> None:
 
 
 def test_a_device_that_is_allowed() -> None:
-    """`repair --allow` writes it beside what is configured."""
-    known = {"routeOverlap": {"expectedCidrs": [CIDR], "allowedDevs": ["tun0"]}}
-    words = ("repair", "172.17.0.0/16", "--config", "-", "--allow", "docker0")
-    said = say(*words, kernel=with_docker(), stdin=json.dumps(known).encode())
+    """`repair --allow` writes it beside what is configured; a device of --dev replaces others."""
+    section = {"expectedCidrs": [CIDR], "expectedDevs": ["eth7"], "allowedDevs": ["tun0"]}
+    stdin = json.dumps({"routeOverlap": section}).encode()
+    words = "repair 172.17.0.0/16 --config - --dev eth0 --allow docker0 --allow tun0"
+    said = say(*words.split(), kernel=with_docker(), stdin=stdin)
     assert said.code == 0
-    assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "docker0"]
-    assert said.json["routeOverlap"]["expectedCidrs"] == [CIDR, "172.17.0.0/16"]
-    assert "staticRoutes" not in said.json
-    assert said.err == ("hostrouting: with docker0 allowed, nothing escapes: no route is added\n")
+    section = {"expectedCidrs": [CIDR, "172.17.0.0/16"], "expectedDevs": ["eth0"]}
+    assert said.json == {"routeOverlap": section | {"allowedDevs": ["tun0", "docker0"]}}
+    remark = "with docker0 and tun0 allowed, nothing escapes: no route is added"
+    assert said.err == f"hostrouting: {remark}\n"
 
 
 @pytest.mark.parametrize(("root", "shown"), [("", ""), ("/..", ": /.."), ("/bin/sh", ": /bin/sh")])
