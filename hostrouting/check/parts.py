@@ -42,7 +42,7 @@ def join_by_label(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T
     Addresses of this host without a label are included in the range before them, so that they do
     not split it.
     """
-    open_label: T | None = None  # that of the range from `first` to `last`, which may go on
+    open_label: T | None = None  # of the range from `first` to `last`, which may continue
     first = last = -1
     for part, label in labelled:
         is_neighbour = part.first == last + 1
