@@ -63,19 +63,19 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     ones, all that may be meant are expected and in doubt.
     """
     links = devices.links
-    default_routes = list(_default_routes(fib))
-    devs_that_count = _devs_that_count(default_routes, links)
-    defaults = _routes_that_count(default_routes, devs_that_count, links)
+    all_defaults = list(_default_routes(fib))
+    devs_that_count = _devs_that_count(all_defaults, links)
+    defaults = _routes_that_count(all_defaults, devs_that_count, links)
     devs = configured
     doubtful: frozenset[str] = frozenset()
     if defaults and not configured:
         devs = frozenset(defaults[0].devs)
         doubtful = doubtful_devs(defaults, fib.snapshot)
-        all_devs = devs_of(defaults)
+        default_devs = devs_of(defaults)
         # If the first default route is only for root, packets of other users take another one, and
         # nobody knows which is meant.
-        if len(all_devs) > 1 and _may_be_for_some_users(fib, defaults[0]):
-            doubtful |= all_devs
+        if len(default_devs) > 1 and _may_be_for_some_users(fib, defaults[0]):
+            doubtful |= default_devs
     # If a tunnel is expected, it sends its own packets by a device of the first default route
     # without a tunnel.
     below_tunnel = devs_hidden_by_a_tunnel(devs, defaults, links)
@@ -86,12 +86,19 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     if has_tunnel(devs & devs_that_count, links):
         hidden_card = card_below_tunnel
     expected = devs | doubtful
-    # Nothing shows which card is the uplink if none is expected, but a dummy or a device in doubt,
-    # such as a tunnel. A tunnel that is not in doubt is itself the uplink.
-    is_card_known = any(map(devices.may_be_card, expected))
-    has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
-    is_card_unknown = (bool(doubtful) or has_dummy) and not is_card_known
+    is_card_unknown = _is_card_unknown(expected, doubtful, devices)
     return Uplinks(expected, defaults, card_below_tunnel, hidden_card, doubtful, is_card_unknown)
+
+
+def _is_card_unknown(expected: frozenset[str], doubtful: frozenset[str], devices: Devices) -> bool:
+    """Whether nothing shows which card is the uplink: no card is expected, but a dummy or a device
+    in doubt, such as a tunnel. A tunnel that is not in doubt is itself the uplink.
+    """
+    if any(map(devices.may_be_card, expected)):
+        return False
+    links = devices.links
+    has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
+    return bool(doubtful) or has_dummy
 
 
 # The default routes.

@@ -159,31 +159,28 @@ class Judge:
             if _misses(self, route, to_pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=to_pods)
-        # A static route by the uplink, such as one of ours, may be older than a CNI, and now hide
-        # the CNI's route to the address. A route to a single address is always intended.
-        if (
-            opinion.name == EXPECTED
-            and route.has_gateway
-            and route.prefix.length
-            and not route.prefix.is_single
-        ):
-            # The route that Linux would use without this one and without ours.
-            hidden = next(
-                (
-                    other
-                    for other in self.fib.tables[route.table].covering(address)
-                    if other is not route and other.protocol != OURS
-                ),
-                None,
-            )
-            # The hidden route is a CNI's if a CNI makes its device, and packets belong there.
-            if (
-                hidden is not None
-                and any(map(self.devices.cni_row, hidden.devs))
-                and self.opinion_on_route(hidden).belongs_elsewhere
-            ):
+        if opinion.name == EXPECTED:
+            hidden = self._cni_route_hidden_by(route, address)
+            if hidden is not None:
                 return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] hides [{hidden}]")
         return opinion
+
+    def _cni_route_hidden_by(self, route: Route, address: int) -> Route | None:
+        """The CNI's route that Linux would use for this address without `route`, which leads
+        through the uplink, and without our routes. A static route, such as one of ours, may be
+        older than a CNI, and now hide the CNI's route. None if no CNI's route is hidden.
+        """
+        # A route to a single address is always intended.
+        if not route.has_gateway or route.prefix.length == 0 or route.prefix.is_single:
+            return None
+        for hidden in self.fib.tables[route.table].covering(address):
+            if hidden is route or hidden.protocol == OURS:
+                continue
+            # The hidden route is a CNI's if a CNI makes its device, and packets belong there.
+            is_by_cni = any(map(self.devices.cni_row, hidden.devs))
+            is_of_cni = is_by_cni and self.opinion_on_route(hidden).belongs_elsewhere
+            return hidden if is_of_cni else None
+        return None
 
     def is_allowed(self, dev: str) -> bool:
         """Whether the configuration allows the device (`allowedDevs`)."""

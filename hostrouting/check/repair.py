@@ -239,11 +239,7 @@ def _with_rules(judge: Judge, cidr: Prefix, ranges: RangesWithWhy) -> RangesWith
 def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> RangesWithWhy:
     """Try a new rule for packets to this destination: to look up table main, before the rule by
     which they escape. Return all ranges; where the new rule repairs a range, the range's `Why` now
-    has the rule.
-
-    If the rule is not worth proposing, the ranges are returned unchanged. The rule must not make a
-    range worse, or lead packets away from a device where they are fine, such as a CNI's. While the
-    uplink is in doubt, the rule must also leave nothing in doubt.
+    has the rule. If the rule is not worth proposing, the ranges are returned unchanged.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)
@@ -251,15 +247,8 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
         return ranges
     rule = Rule(judge.fib.family, priority, table=TABLE_MAIN, dst=destination)
     changes = _changes(judge, before, judge.fib.with_rules([rule]), [destination])
-    if _is_worse(changes):
+    if not _is_worth_proposing(judge, changes):
         return ranges
-    for old, new in changes:
-        # Packets that rightly leave by another device than the uplink must still leave by it.
-        if old.opinion.belongs_elsewhere and old.decision.devs != new.decision.devs:
-            return ranges
-        if judge.uplinks.doubtful and new.worst_grade is not Grade.FINE:
-            return ranges
-    # The rule is worth proposing: note it for the ranges that it repairs.
     after = [change.after for change in changes]
     with_rule: RangesWithWhy = []
     for part, why in ranges:
@@ -273,6 +262,22 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
         else:
             with_rule.append((part, why))
     return with_rule
+
+
+def _is_worth_proposing(judge: Judge, changes: Sequence[Change]) -> bool:
+    """Whether a rule with these changes is worth proposing. The rule must not make a range worse,
+    or lead packets away from a device where they are fine, such as a CNI's. While the uplink is in
+    doubt, the rule must also leave nothing in doubt.
+    """
+    if _is_worse(changes):
+        return False
+    for before, after in changes:
+        # Packets that rightly leave by another device than the uplink must still leave by it.
+        if before.opinion.belongs_elsewhere and before.decision.devs != after.decision.devs:
+            return False
+        if judge.uplinks.doubtful and after.worst_grade is not Grade.FINE:
+            return False
+    return True
 
 
 def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
