@@ -1,9 +1,9 @@
 """The engine says what a naive scan says."""
 
 import pytest
-from hypothesis import assume, event, example, given
+from hypothesis import event, given, strategies as st
 
-from hostrouting.fib.engine import Decision, Fib
+from hostrouting.fib.engine import NOT_JUDGED, Decision, Fib
 from hostrouting.model.prefix import Prefix, as_ip, ip_at
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
@@ -33,44 +33,21 @@ def test_the_first_and_the_last_address_of_a_block() -> None:
     assert (first, last) == ((block.first, block.first), (block.last, block.last))
 
 
-@example((4, vm_of("rule fwmark 1/1 lookup 7; rule fwmark 1/1 lookup 8; default dev a table 8")))
-@given(nodes())
-def test_no_end_of_a_packet_is_missed(node: tuple[int, Snapshot]) -> None:
-    """A packet that meets the conditions of a rule ends as the plain one, or at a listed end."""
+@given(nodes(), st.sampled_from([0, 0x200, 0xCA6C]), st.integers(0, 1), st.data())
+def test_no_end_of_a_packet_is_missed(
+    node: tuple[int, Snapshot], mark: int, user: int, data: st.DataObject
+) -> None:
+    """A packet of any user, with any mark and own address, ends as a plain one, or is listed."""
     family, snapshot = node
     fib = Fib(snapshot, family)
-    block = block_of(family)
-    left = {rule.iif for rule in fib.rules if rule.invert and rule.iif is not None}
-    of_some = [applied.rule for applied in fib.applied if applied.conditions]
-    conditional = [rule for rule in of_some if rule.iif is None or rule.iif not in left]
-    assume(conditional)
-    for met in conditional:
-        for address in (block.first, block.last):
-            plain, others = fib.ends(address)
-            ends = [plain, *(other.decision for other in others)]
-            assert end_of_met(fib, met, address) in ends
-
-
-def conditions_of(rule: Rule) -> tuple[object, ...]:
-    return rule.src, rule.iif, rule.fwmark, rule.fwmask, rule.others
-
-
-def end_of_met(fib: Fib, met: Rule, address: int) -> Decision:
-    """Where a packet ends that meets this rule's conditions, and is plain in all else."""
-    rules: list[Rule] = []
-    replaced: dict[int, Rule] = {}
-    for rule in fib.rules:
-        if conditions_of(rule) == conditions_of(met):
-            bare = rule._replace(src=None, iif=None, fwmark=0, fwmask=0, others=())
-            replaced[id(bare)] = rule
-            rules.append(bare)
-        else:
-            rules.append(rule)
-    other = Fib(fib.snapshot, fib.family)
-    other.rules = tuple(rules)
-    decision, _ = other.ends(address)
-    original = replaced.get(id(decision.rule), decision.rule)
-    return decision._replace(rule=original)
+    sources = [int(address.ip) for address in snapshot.addresses]
+    source = data.draw(st.sampled_from([None, *sources]))
+    for address in range(block_of(family).first, block_of(family).last + 1):
+        plain, others = fib.ends(address)
+        decisions = [plain, *(other.decision for other in others)]
+        end = scanned(snapshot, family, address, user=user, mark=mark, source=source)
+        ends = [(decision.kind, decision.route) for decision in decisions]
+        assert end in ends or plain.kind == NOT_JUDGED
 
 
 @host_rows("""
