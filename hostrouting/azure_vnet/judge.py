@@ -125,7 +125,7 @@ def judge(
     )
 
     findings: list[Finding] = []
-    if facts.active_file:
+    if facts.active_file:  # azure-vnet is in use, and may add again what is deleted
         findings.append(_finding_active(facts.active_file))
     if pods is None:
         findings.append(_UNREADABLE_STATE)

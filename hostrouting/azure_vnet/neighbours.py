@@ -245,7 +245,7 @@ def _delete_if_unchanged(netlink: Netlink, neighbour: Neighbour) -> bool:
     # What this device has for this address now: an entry begins with the index and the address.
     present = [entry for entry in _entries(netlink, family) if entry[:2] == expected[:2]]
     if not present:
-        return not netlink.list_has_changed  # if the list has changed, it may lack the entry
+        return not netlink.list_has_changed  # else the list of entries may lack this one
     if present != [expected]:  # another MAC address, or no permanent entry any more
         return False
     request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, packed_ip)

@@ -91,15 +91,16 @@ def of_a_connection(judge: Judge, packets: OtherPackets) -> Opinion | None:
     tests/hosts: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
+    # For each source that a connection may have: whether the rule selects it.
     source_matches = _source_matches(judge, packets)
-    # Usual packets need not meet a further condition, such as a mark. If no source of connections
-    # matches, connections do not send these packets.
+    # Usual packets do not meet a further condition, such as a mark. If no source is selected, no
+    # connection sends these packets.
     if len(conditions_of(packets.end.rule)) > 1 or not any(source_matches):
         return None
     # If the first lookup leads to a CNI's device, and the second one to the uplink, nobody knows
     # whether the network beyond the uplink takes packets that did not go through the CNI's device.
-    is_by_a_cni = judge.opinion(packets.plain).belongs_elsewhere
-    if is_by_a_cni and packets.opinion_on_route.name == EXPECTED:
+    is_first_by_a_cni = judge.opinion(packets.plain).belongs_elsewhere
+    if is_first_by_a_cni and packets.opinion_on_route.name == EXPECTED:
         return doubt_the_packets(judge, packets)
     if packets.opinion_on_route.grade is Grade.DOUBT:
         return by_a_device_in_doubt(judge, packets) or doubt_the_packets(judge, packets)

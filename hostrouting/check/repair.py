@@ -256,8 +256,8 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
         # If `why.rule` is set, the rule for another destination repairs the range already.
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
-            # Blame the rule by which packets escape, because the new rule is the remedy for that.
-            # `why` may blame a route that has to be deleted.
+            # Make a `Why` that blames the rule by which packets escape, because the new rule is the
+            # remedy for that: `why` may blame a route that has to be deleted.
             with_rule.append((part, _why_no_route_helps(part)._replace(rule=rule)))
         else:
             with_rule.append((part, why))

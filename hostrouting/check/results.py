@@ -192,13 +192,13 @@ Reason: TypeAlias = Literal["below-a-cni", "earlier-rule", "no-device", "no-gate
 
 
 class Why(NamedTuple):
-    """Why no route repairs an address."""
+    """Why no route repairs an address, and the rule that repairs it instead, if there is one."""
 
     reason: Reason
     cause: str
     """The reason in words that follow a colon, with the route or the rule."""
     rule: Rule | None = None
-    """The rule to add, which repairs the address instead of a route; None if no rule does."""
+    """The rule to add; None if no rule repairs the address."""
 
 
 class Unrepairable(NamedTuple):

@@ -197,9 +197,11 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     mappings = [route.to_mapping() for route in report.routes]
     sentence = f"{counted(len(mappings), 'static route')} would repair it"
     remedy = None
+    # There are no commands if the new routes would replace routes of ours. An operator may want to
+    # keep these, so there is no remedy then.
     if repair_commands(report):
         remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
-    else:  # they would replace routes of ours, which an operator may want to keep
+    else:
         sentence += ", in place of routes of hostrouting (see hostrouting status)"
     ranges: dict[str, None] = {}
     devs: dict[str, None] = {}

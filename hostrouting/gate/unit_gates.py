@@ -207,10 +207,11 @@ def show_with_instances(
 def _find_resetting_drop_in(files: Files, unit: str) -> str:
     """The path of a drop-in on disk that takes the gate of this unit away: systemd reads it after
     ours, and its line `ExecCondition=` deletes all earlier commands, such as the gate. Empty if
-    there is none that this user may read.
+    there is none, or if this user may not read one of the drop-ins.
     """
     path_of_name: dict[str, str] = {}
-    # Of several drop-ins with one name, the last counts. Those in service.d are for all services.
+    # Of several drop-ins with one name, the last counts: those in service.d, which are for all
+    # services, come first, and `_FOLDERS` begins with the weakest folder.
     try:
         for directory in ("service.d", f"{unit}.d"):
             for folder in _FOLDERS:
@@ -225,7 +226,7 @@ def _find_resetting_drop_in(files: Files, unit: str) -> str:
             ):
                 return path
     except HostError:
-        return ""  # this user may not read all of them
+        return ""
     return ""
 
 

@@ -96,8 +96,9 @@ class NodeInterpreter:
 
     def _is_usable(self, path: str) -> bool:
         """Whether the path leads to a Python that starts, and no name on the way says that it is
-        too old. A Python of an image counts without being started, and so does a Python that users
-        other than root can change, which is reported as an error later.
+        too old. Two kinds of Python are not started, and count as usable: one of an image, which
+        this kernel may be unable to run, and one that users other than root can change, which root
+        must not run. The latter is reported as an error later.
         """
         places = [*follow_links(self._files, path)]
         entries = [self._files.look(place) for place in places]

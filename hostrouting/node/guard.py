@@ -164,7 +164,7 @@ class Guard:
         """Make these parts of a pass. Return the lines for the journal, and whether gated units
         must not start now.
         """
-        done = Done()  # `run_pass` notes its changes there, also if it fails
+        done = Done()  # `run_pass` notes its changes there
         # Only a pass that Linux refuses continues the count of refusals; any other sets it to 0.
         refusals_in_a_row = self._refusals + 1
         self._refusals = 0
@@ -173,8 +173,8 @@ class Guard:
                 config = read_config(self._host)
                 outcome = run_pass(self._host, self._backend, config, done=done, parts=parts)
             if outcome.has_requested_changes and not done.changes:
-                # Linux has refused the requests. Discard its reports of them: they would start the
-                # next pass at once.
+                # Linux has refused a request, and the changes before it were taken back. Read the
+                # reports of these now: they would start the next pass at once.
                 self._watch.wait(0.0)
                 self._refusals = refusals_in_a_row
         except HostRoutingError as error:

@@ -192,8 +192,7 @@ def _with_routing(
         choices_of_operator = answers.ask(lambda: _find_moves(config, host, plan)) or []
     findings += with_severity("error", choices_of_operator)
     # Findings of one severity stay in the order in which they are added. So an escape comes before
-    # the findings added below, which may explain it. `check_findings` may repeat a choice of the
-    # operator, as a warning: the end of this function leaves repetitions out.
+    # the findings added below, which may explain it.
     findings += check_findings
     # A fight: another program takes away, again and again, what our guard puts back. The guard says
     # so in a file. The file stays if the guard is killed, so it counts only while the guard runs.
@@ -211,7 +210,8 @@ def _with_routing(
         if unwritable:
             findings.append(unwritable)
             command = ""
-    # If a sentence is in several findings, only the worst of these is kept.
+    # If a sentence is in several findings, only the worst of these is kept: a choice of the operator
+    # may be among `check_findings`, too, as a warning.
     by_sentence: dict[str, Finding] = {}
     for finding in worst_first(findings):
         by_sentence.setdefault(finding.sentence, finding)

@@ -93,8 +93,8 @@ class NetlinkBackend(RouteBackend):
 
     @contextmanager
     def _attempt(self, attempt: str) -> Iterator[Netlink]:
-        """Open a socket for the block, which makes the attempt, such as "change routes". An error
-        of the kernel becomes a BackendError, such as "cannot change routes".
+        """Open a socket for the block of a `with`. An error of the kernel in the block becomes a
+        BackendError, such as "cannot change routes" if the `attempt` is "change routes".
         """
         if self._is_closed:
             raise BackendError("this backend was closed", kind="unusable")
