@@ -210,8 +210,8 @@ def _with_routing(
         if unwritable:
             findings.append(unwritable)
             command = ""
-    # If a sentence is in several findings, only the worst of these is kept: a choice of the operator
-    # may be among `check_findings`, too, as a warning.
+    # If a sentence is in several findings, only the worst of these is kept. For example, a choice
+    # of the operator may be among `check_findings`, too, as a warning.
     by_sentence: dict[str, Finding] = {}
     for finding in worst_first(findings):
         by_sentence.setdefault(finding.sentence, finding)
