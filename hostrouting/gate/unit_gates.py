@@ -260,7 +260,10 @@ def _find_gate_fault(
     if is_loaded and not (is_outdated or resetting):
         return None
     # In every release, the command of the gate in our drop-in ends with these words.
-    if not (is_ours(files, drop_in) and f"{GATE_MARK} %n\n" in (files.read(drop_in) or "")):
+    if not (
+        resetting
+        or (is_ours(files, drop_in) and f"{GATE_MARK} %n\n" in (files.read(drop_in) or ""))
+    ):
         return _open_because(name, f"{drop_in} is missing, masked or overwritten")
     # A unit with such a state, such as a masked one, cannot start before systemd loads it again.
     # Then systemd also loads our drop-in.

@@ -134,16 +134,16 @@ def test_an_open_gate(name: str, host: FakeHost) -> None:
 
 @pytest.mark.parametrize("is_installed", [False, True])
 def test_an_open_gate_in_warn(*, is_installed: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """A run warns of it, once, whether it has just installed the gate or not."""
+    """A plan and its run warn of it, once, whether the gate is installed before or not."""
     host = configured(WARN) if is_installed else FakeHost(kernel=h200())
     loaded(OVERRIDE, RESET)(host)
     tasks: tuple[type[InstallTask], ...] = (ConfigureStaticRoutes, Configure)
     for task in tasks:
         caplog.clear()
+        plan = task(WARN, host=host).plan()
         [warning] = effects_of(run(task(WARN, host=host))).warnings
         assert (warning.name, warning.severity) == ("gate-open", "warning")
         assert caplog.text.count("starts unchecked") == 1
-        plan = task(WARN, host=host).plan()
         assert plan.findings == (warning,)
         assert plan.would_fail == ""
 
