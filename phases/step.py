@@ -205,7 +205,7 @@ class Step(Generic[T_co]):
 
     def to_json(self) -> str:
         """The report as JSON."""
-        return json.dumps(self.to_mapping(), default=as_data)
+        return json.dumps(as_data(self), default=str)
 
     def to_mapping(self) -> dict[str, object]:
         """The step and all steps inside it, as in the JSON. An error is at the step that raised it,
@@ -215,16 +215,15 @@ class Step(Generic[T_co]):
 
     def _values(self) -> dict[str, object]:
         """The keys and values of this step in the JSON; `children` has those of the inner steps."""
-        values = {**self.facts, "fields": self.fields, "result": self.result}
-        if hasattr(self.result, "to_mapping"):  # json.dumps would write a NamedTuple as a list
-            values["result"] = as_data(self.result)
-        values["details"] = values["traceback"] = None
-        if self.error is not None:
-            values["traceback"] = "".join(traceback.format_exception(self.error))
-            if hasattr(self.error, "to_mapping"):
-                values["details"] = self.error.to_mapping()
-        values["children"] = [child._values() for child in self.children]
-        return values
+        error = self.error
+        return {
+            **self.facts,
+            "fields": self.fields,
+            "result": as_data(self.result),
+            "details": as_data(error) if hasattr(error, "to_mapping") else None,
+            "traceback": None if error is None else "".join(traceback.format_exception(error)),
+            "children": [child._values() for child in self.children],
+        }
 
 
 Observer = Callable[[Step], object]
