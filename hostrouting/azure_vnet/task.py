@@ -101,7 +101,7 @@ class CleanStaleAzureVnet:
     neighbours, each after it was read once more, and the routes.
 
     Without `ebtables` and `link_layer`, the rules and MAC addresses of this machine are used. A
-    host with another kernel needs both: a FakeHost needs FakeEbtables() and FakeLinkLayer().
+    host with another backend needs both: a FakeHost needs FakeEbtables() and FakeLinkLayer().
     """
 
     name = "clean-stale-azure-vnet"
@@ -109,6 +109,20 @@ class CleanStaleAzureVnet:
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     ebtables: Ebtables = attrs.field(factory=EbtablesProgram, kw_only=True, repr=False)
     link_layer: LinkLayer = attrs.field(factory=KernelLinkLayer, kw_only=True, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse facts from two hosts, such as routes from this machine, but rules and MAC
+        addresses from fakes.
+        """
+        # Either the host, `ebtables` and `link_layer` all ask this machine's kernel, or none does.
+        # The host of an image has no kernel (None): `open_kernel` refuses it later.
+        is_this_machine = self.host.backend in {None, Host.local().backend}
+        for reader in (self.ebtables, self.link_layer):
+            if isinstance(reader, (EbtablesProgram, KernelLinkLayer)) != is_this_machine:
+                raise TypeError(
+                    "host=, ebtables= and link_layer= go together: leave out all three for this "
+                    "machine, and give all three for another backend, such as that of a FakeHost"
+                )
 
     def plan(self, _ctx: phases.Context | None = None) -> CleanupPlan:
         """Find out what is stale on this host now; change nothing. The context, which `phases.plan`
@@ -134,18 +148,7 @@ class CleanStaleAzureVnet:
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
-        """Read from the host what `judge` needs. TypeError if the facts would come from two hosts,
-        such as routes from this machine, but rules and MAC addresses from fakes.
-        """
-        # Either the host, `ebtables` and `link_layer` all ask this machine's kernel, or none does.
-        # The host of an image has no kernel (None): `open_kernel` refuses it below.
-        is_this_machine = self.host.backend in {None, Host.local().backend}
-        for reader in (self.ebtables, self.link_layer):
-            if isinstance(reader, (EbtablesProgram, KernelLinkLayer)) != is_this_machine:
-                raise TypeError(
-                    "host=, ebtables= and link_layer= have to be of one host: leave out all three "
-                    "for this machine, and give all three for another one, such as a FakeHost"
-                )
+        """Read from the host what `judge` needs."""
         with self.host.open_kernel() as backend:
             rules = self._list_rules()
             # The devices are read after the rules, so that the rules of a new pod do not seem
