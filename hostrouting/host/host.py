@@ -100,12 +100,15 @@ class Host:
 
     @property
     def interpreter(self) -> Interpreter:
-        """The Python that is to run the installed program, as the host's files have it. That of an
-        image is not run. A FakeHost, for tests, has its own.
+        """The Python that is to run the installed program. For an image, it is looked for in the
+        image's files, and not run. For any other host, it is the Python of this machine, which can
+        be run, even if the `files` of the host are fakes. A FakeHost, for tests, has its own.
         """
         from hostrouting.host.interpreter import NodeInterpreter  # noqa: PLC0415  only to install
 
-        return NodeInterpreter(self.files, is_image=self.is_image)
+        return NodeInterpreter(
+            self.files if self.is_image else _LOCAL_FILES, is_image=self.is_image
+        )
 
     @property
     def running_manager(self) -> Manager | None:

@@ -12,6 +12,7 @@ import pytest
 from hostrouting.boot.program import sources_of_program
 from hostrouting.errors import RequirementError
 from hostrouting.host import interpreter
+from hostrouting.host.host import Host
 from hostrouting.host.interpreter import NodeInterpreter
 from hostrouting.host.layout import HostLayout
 from hostrouting.release import PASSED
@@ -90,6 +91,7 @@ def test_which_starts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     files = FakeFiles(texts=dict.fromkeys(paths, ""))
     found = NodeInterpreter(files, is_image=False).find()
     assert found == (str(tmp_path / wanted) if wanted else "")
+    assert Host(files=FakeFiles()).interpreter.find() == found  # that of this machine
     assert NodeInterpreter(files, is_image=True).find() == paths[0]
     files.modes[paths[0]] = 0o777
     files.links["/usual"] = paths[0]

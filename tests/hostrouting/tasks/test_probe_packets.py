@@ -247,7 +247,7 @@ def test_the_task(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     balancer.nft(lab.node, OTHERS)
     rules_before = listed("ruleset")
     routes_before = lab.node.routes(6)
-    files = FakeFiles({"/usr/bin/python3": ""})
+    files = FakeFiles()
     host = Host(backend=NetlinkBackend, files=files, manager=FakeManager(files=files))
     monkeypatch.setattr(NodeInterpreter, "why_not_run", lambda *_: "")  # its files are not here
     with lab.node.inside():
