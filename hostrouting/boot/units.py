@@ -86,11 +86,32 @@ case $reason in *[![:space:]]*)
   pass;;
 esac;
 
+# Whoever can change the program, Python, or a folder on the way to them, could have anything run
+# here as root. `find_untrusted` (gate/trusted.py) judges more, such as the links on the way, but
+# only when Python runs already. This prints the first path that other users can change.
+open_to_others() {{
+  for path in $program $(readlink -f {HostLayout.python_path}); do
+    while [ "$path" ]; do set -- "$@" "$path"; path=${{path%/*}}; done;
+  done;
+  ls -ldnL "$@" 2>/dev/null |
+  while read -r mode _ owner _ _ _ _ _ path; do
+    case $mode,$owner in
+      ?????-??-*,0) ;;
+      *) printf "%s\\n" "$path"; break;;
+    esac;
+  done;
+}};
+open=$(open_to_others);
+
 # A unit may have a network of its own, which the + of the condition does not undo.
 in_network=;
 [ /proc/self/ns/net -ef /proc/1/ns/net ] || in_network="nsenter --target 1 --net --";
-$in_network {_program("gate")} & wait $!;
-status=$?;
+if [ "$open" ]; then
+  status=99;
+else
+  $in_network {_program("gate")} & wait $!;
+  status=$?;
+fi;
 [ $status != {PASSED} ] || pass;
 
 # The command that opens the gate needs this folder, which the program would have made.
@@ -106,7 +127,7 @@ say "<3>hostrouting: $unit was refused: the gate could not be run (exit $status)
 advice="install Python 3.10 or newer, as the package python3 or python3.N";
 pythons="{HostLayout.python_path} $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)";
 [ $status != 99 ] || {{
-  say "<3>hostrouting: users other than root can change $program, so nothing of it was run";
+  say "<3>hostrouting: users other than root can change ${{open:-$program}}, so nothing was run";
   advice="to see what to do, as root: hostrouting status";
   pythons=;
 }};

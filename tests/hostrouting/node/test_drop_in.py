@@ -208,6 +208,8 @@ echo 'import os; os._exit({PASSED})' >{PROGRAM}/hostrouting/__init__.py
 echo 'print(1)' >{PROGRAM}/__main__.py
 """
 """Puts a program there that lets each unit pass, and whose help works."""
+CHANGES = ("chown 1", "chmod 775", "chmod 757")
+FORGED_PYTHON = rf"rm {PYTHON}; printf '#!/bin/sh\nexit {PASSED}\n' >{PYTHON}; chmod 755 {PYTHON};"
 DAMAGES_OF_PROGRAM = [
     f"rm {PROGRAM}",
     f"rm {PROGRAM}; mkdir {PROGRAM}",
@@ -215,7 +217,10 @@ DAMAGES_OF_PROGRAM = [
     f"head -c 2M /dev/zero >{PROGRAM}",
     f"echo 'import os; os._exit(97)' >{PROGRAM}",
     *(f"truncate --size={size} {PROGRAM}" for size in ("0", "-1M", "-1")),
-    *(f"{FORGERY} {change} {PROGRAM}" for change in ("chown 1", "chmod 775", "chmod 757")),
+    *(f"{FORGERY} {change} {PROGRAM}" for change in CHANGES),
+    f"{FORGERY} chmod 757 {PROGRAM}; ln -sf /usr/bin/python3.nothing {PYTHON}",
+    *(f"{FORGED_PYTHON} {change} {HostLayout.config_directory}" for change in CHANGES),
+    *(f"{FORGED_PYTHON} {change} {PYTHON}" for change in CHANGES),
 ]
 DAMAGES_OF_PYTHON = [
     f"ln -sf /usr/bin/python3.nothing {PYTHON}",
