@@ -43,6 +43,7 @@ def _program(function: str) -> str:
 _GATE_SCRIPT = rf"""
 unit=$1;
 program={HostLayout.program_path};
+interpreter={HostLayout.python_path};
 folder={HostLayout.run_directory};
 opening={HostLayout.opening_path};
 status=;
@@ -90,7 +91,7 @@ esac;
 # here as root. `find_untrusted` (gate/trusted.py) judges more, such as the links on the way, but
 # only when Python runs already. This prints the first path that other users can change.
 open_to_others() {{
-  for path in $program $(readlink -f {HostLayout.python_path}); do
+  for path in $program $(readlink -f $interpreter); do
     while [ "$path" ]; do set -- "$@" "$path"; path=${{path%/*}}; done;
   done;
   ls -ldnL "$@" 2>/dev/null |
@@ -113,9 +114,6 @@ else
   status=$?;
 fi;
 [ $status != {PASSED} ] || pass;
-
-# The command that opens the gate needs this folder, which the program would have made.
-[ -d $folder ] || mkdir $folder;
 [ $status != {REFUSED} ] || exit;
 
 # Any other status, even 0, means that the program did not run to its end.
@@ -125,7 +123,7 @@ say "<3>hostrouting: $unit was refused: the gate could not be run (exit $status)
 # and 127 say that nothing could be started. An empty file ends with 0, and prints nothing. -I -S:
 # Python loads nothing from folders that other users may write to.
 advice="install Python 3.10 or newer, as the package python3 or python3.N";
-pythons="{HostLayout.python_path} $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)";
+pythons="$interpreter $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)";
 [ $status != 99 ] || {{
   say "<3>hostrouting: users other than root can change ${{open:-$program}}, so nothing was run";
   advice="to see what to do, as root: hostrouting status";

@@ -195,7 +195,8 @@ class Guard:
             if line not in said:
                 say(*line)
         # While another program undoes each repair, `said` also keeps the lines of earlier passes:
-        # otherwise two lines that alternate would be logged again and again.
-        if not self._fight.is_on:
+        # otherwise two lines that alternate would be logged again and again. It keeps about
+        # 200 kB, even of lines that are always new.
+        if not self._fight.is_on or len(said) > 1_000:
             said.clear()
         said.update(lines)

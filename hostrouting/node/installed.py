@@ -42,12 +42,12 @@ def read_config(host: Host) -> HostRoutingConfig:
     with markers_removed_on_failure(host.files):
         config = read_installed(host)
         if config.asks_for_nothing:
-            sentence = (
+            raise HostError(
                 f"{HostLayout.config_path} is missing, or configures nothing: hostrouting has just "
                 "been removed, or somebody has changed the file; to see which, as root: "
-                f"{HostLayout.node_command} status"
+                f"{HostLayout.node_command} status",
+                what="file",
             )
-            raise HostError(sentence, what="file")
         return config
 
 

@@ -378,7 +378,7 @@ cat /run/log
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@pytest.mark.parametrize("signal", ["TERM", "USR1"])
+@pytest.mark.parametrize("signal", ["HUP", "TERM", "USR1", "USR2"])
 def test_a_signal(node: SandboxedNode, shell: tuple[str, ...], signal: str) -> None:
     """It ends a start that waits at once, by no unit's success."""
     node.install(render_config(wanting("10.9.0.0/16")))  # it waits for a default route
