@@ -201,8 +201,7 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
         # An address on a port of a VRF is left out, because its local route is in the table of the
         # VRF. Addresses of lo are left out, too, because no other host sends to 127.0.0.1.
         can_be_local = address.dev != "lo" and Prefix.of(address.ip) in local
-        # What is not judged is left to `_doubts_about_not_judged`.
-        if can_be_local and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
+        if can_be_local and fib.lookup(address.ip).kind != "local":
             yield Opinion(Grade.DOUBT, MISSING_RULE), int(address.ip), int(address.ip)
 
 

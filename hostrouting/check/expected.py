@@ -86,7 +86,7 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     if has_tunnel(devs & devs_that_count, links):
         hidden_card = card_below_tunnel
     expected = devs | doubtful
-    is_card_unknown = _is_card_unknown(expected, doubtful, devices)
+    is_card_unknown = not configured and _is_card_unknown(expected, doubtful, devices)
     return Uplinks(expected, defaults, card_below_tunnel, hidden_card, doubtful, is_card_unknown)
 
 

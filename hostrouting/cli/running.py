@@ -3,7 +3,6 @@
 import logging
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import phases
@@ -109,24 +108,17 @@ def outcome_of(report: phases.Step, host: Host) -> TaskRun:
 
 
 class _StandardErrorHandler(logging.Handler):
-    """Prints log lines on standard error, escaped like all other output, except those that the page
-    repeats.
-    """
+    """Prints log lines on standard error, escaped like all other output."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        # `phases` puts the fields of a log line into its record, as the attribute FIELDS.
-        if _FIELDS_OF_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())):
-            _print_once((self.format(record),), sys.stderr)
-
-
-_print_once = cache(print_lines)
-"""Prints nothing the second time: several steps of a run may wait for one lock."""
+        print_lines([self.format(record)], sys.stderr)
 
 
 def _log_to_standard_error() -> None:
-    """Show log lines on standard error while a task runs. If the program has set up logging
-    already, nothing is changed.
+    """Show log lines on standard error while a task runs, except those that the page repeats. If
+    the program has set up logging already, nothing is changed.
     """
-    logging.basicConfig(
-        level=logging.INFO, handlers=[_StandardErrorHandler()], format="%(message)s"
-    )
+    handler = _StandardErrorHandler()
+    # `phases` puts the fields of a log line into its record, as the attribute FIELDS.
+    handler.addFilter(lambda record: _FIELDS_OF_THE_PAGE.isdisjoint(getattr(record, FIELDS, ())))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], format="%(message)s")

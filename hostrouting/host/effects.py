@@ -86,9 +86,8 @@ def effects_of(outcome: object) -> Effects:
     """
     if isinstance(outcome, Effects):
         return outcome
-    # An error has it from `recorded_in_errors`.
-    recorded: Effects | None = getattr(outcome, "effects", None)
-    if recorded is not None:
+    recorded = getattr(outcome, "effects", None)  # an error has it from `recorded_in_errors`
+    if isinstance(recorded, Effects):
         return recorded
     effects = Effects()
     for failed_step in getattr(outcome, "failures", ()):  # of a phases.TaskFailed

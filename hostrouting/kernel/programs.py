@@ -87,7 +87,7 @@ def run_program(
 _LOAD_MODULE = "the kernel has no such tables: load their module, such as ebtable_nat"
 _MEANING_OF_OUTPUT = (
     (
-        "Operation not permitted|Permission denied",
+        "Operation not permitted|Permission denied|must be root",
         "not-permitted",
         "run it as root with CAP_NET_ADMIN",
     ),

@@ -21,6 +21,8 @@ _REFUSALS: dict[int, tuple[str, str]] = {
     errno.EHOSTUNREACH: ("gateway-not-on-link", "its gateway is not on-link"),
     errno.EINVAL: ("invalid", ""),
     errno.ERANGE: ("invalid", ""),
+    errno.EOPNOTSUPP: ("invalid", ""),
+    errno.EAFNOSUPPORT: ("invalid", ""),
     errno.EAGAIN: ("failed", ""),
     errno.EBUSY: ("failed", ""),
     errno.ENOBUFS: ("failed", ""),

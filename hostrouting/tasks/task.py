@@ -183,7 +183,7 @@ def _find_newer_release(files: Files) -> Iterator[Finding]:
     """
     program = files.read_bytes(HostLayout.program_path) or b""
     # The sources in the program are not compressed.
-    line = re.search(rb'^__version__ = "(.+)"', program, re.MULTILINE)
+    line = re.search(rb'^__version__ = "([0-9.]+)', program, re.MULTILINE)
     installed = line[1].decode() if line else ""
     if _numbers(installed) > _numbers(__version__):
         yield Finding(
@@ -197,4 +197,6 @@ def _find_newer_release(files: Files) -> Iterator[Finding]:
 
 
 def _numbers(release: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", release)]
+    """The numbers of a release. A candidate, such as 1.0.0rc1, has those of its release."""
+    final = re.split("[^0-9.]", release)[0]
+    return [int(number) for number in final.split(".") if number]

@@ -74,7 +74,7 @@ class FakeFiles:
     def names(self, folder: str) -> tuple[str, ...]:
         # The names of the files, links and folders in this folder. A folder exists only as a part
         # of the paths of what is in it.
-        below = f"{folder}/"
+        below = f"{folder.rstrip('/')}/"
         names: set[str] = set()
         for path in (*self.texts, *self.programs, *self.links):
             if path.startswith(below):
@@ -117,7 +117,7 @@ class FakeFiles:
         while path not in {"/", ""}:
             if path in self.broken:
                 return self.broken[path]
-            if path in self.texts:
+            if path in self.texts or path in self.programs:
                 return f"{path} is not a directory; remove it"
             path = os.path.dirname(path)
         return ""

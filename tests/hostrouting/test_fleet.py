@@ -17,7 +17,7 @@ from hostrouting.testing import FakeKernel, h200, plain_vm
 from tests.support.cli import say
 from tests.support.sections import expect
 from tests.support.tasks import CIDR, REPAIR, WANTED
-from tests.support.topologies import marked_vm, refusing, vm_of
+from tests.support.topologies import dual_stack_h200, marked_vm, refusing, vm_of
 
 CONFIG = HostRoutingConfig(route_overlap=expect(CIDR))
 STUCK = "172.16.5.7/32"
@@ -111,6 +111,15 @@ def test_a_better_default_route_of_another_card(tmp_path: Path) -> None:
     text = "172.16.0.0/17 dev ib0; default via 10.1.0.1 dev eth1 metric 5; link eth1 nic"
     (tmp_path / "a.json").write_text(vm_of(text).to_json())
     assert "leaves through ibN; DEFAULT-ROUTES" in problems_of(tmp_path)["a"].sentence
+
+
+def test_the_families(tmp_path: Path) -> None:
+    """A number that is not in the name of a device stays."""
+    snapshot = dual_stack_h200().snapshot()
+    routes = [route for route in snapshot.routes if route.prefix.length or route.prefix.family == 6]
+    (tmp_path / "4.json").write_text(snapshot._replace(routes=tuple(routes)).to_json())
+    config = HostRoutingConfig(route_overlap=expect("10.9.0.0/16", "fd09::/48"))
+    assert problems_of(tmp_path, config)["4"].sentence == "there is no IPv4 default route"
 
 
 def test_the_order() -> None:

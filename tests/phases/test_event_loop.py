@@ -335,3 +335,33 @@ def test_a_loop_that_is_closed_under_a_coroutine() -> None:
     thread.join()
     coroutine.close()
     assert "the event loop has ended" in report.why
+
+
+def test_a_coroutine_that_comes_too_late() -> None:
+    """A loop that ends before it has begun the coroutine ends the task, too."""
+    loop = asyncio.new_event_loop()
+    task = phases.task("late")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(60), loop))
+    timer = threading.Timer(0.05, loop.close)
+    timer.start()
+    report = phases.run(phases.deadline(task, 20))
+    timer.join()
+    assert isinstance(report.error, RuntimeError)
+
+
+def test_a_coroutine_that_the_loop_refuses() -> None:
+    """What the loop raises is the error of the task."""
+
+    def refuse(_loop: object, coroutine: Any, **_: object) -> Any:
+        coroutine.close()
+        raise RuntimeError("too many tasks")
+
+    async def story() -> Step:
+        loop = asyncio.get_running_loop()
+        task = phases.task("sleep")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(0), loop))
+        run = asyncio.ensure_future(phases.run_async(phases.deadline(task, 5)))
+        loop.set_task_factory(refuse)
+        report = await run
+        loop.set_task_factory(None)
+        return report
+
+    assert str(in_loop(story).error) == "too many tasks"

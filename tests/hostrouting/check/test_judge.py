@@ -11,6 +11,8 @@ from tests.support.topologies import address, checked, checked_as, vm_of
 halves are a capture beside a default route, and one without; of two to a half, the first is used
   overlap, expected eth0 | default via 10.0.0.1 dev eth0; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1
   ok, expected eth0 eth1 | -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1
+a dummy that the configuration names is the uplink, and a card is not
+  overlap | link dummy0 dummy; default dev dummy0; 172.16.0.0/17 dev eth0 | dev=dummy0
 halves hide the default route of a tunnel, unless Linux asks the table of the tunnel first
 + -default; 0.0.0.0/1 via 10.0.0.1 dev eth0; 128.0.0.0/1 via 10.0.0.1 dev eth0
   ok, expected eth0            | default dev wg1 table 253
