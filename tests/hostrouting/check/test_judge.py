@@ -210,6 +210,8 @@ the table of a user's network is for marked packets alone, and not for all that 
   ok        | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable default table 200; \
 10.200.0.0/16 dev flannel.1 table 200
   undecided | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable default table 200
+  undecided | rule; rule pref 90 fwmark 1/1 lookup 200; rule pref 91 to 192.0.2.0/24 lookup 200; \
+unreachable default table 200; 10.200.0.0/16 dev flannel.1 table 200
   undecided | rule; rule pref 90 fwmark 1/1 lookup 200; unreachable 172.16.0.0/16 table 200; \
 10.200.0.0/16 dev flannel.1 table 200
 by an uplink without an address, Linux writes that of lo, even if it lists another one first

@@ -102,6 +102,8 @@ def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) 
     assert said.lines[0].startswith("TAKEN BACK: ")
     assert said.lines[1].startswith("FAILED: ")
     assert state(installed) == before
+    waiting = json_of(config(*REPAIR, dev="gone0"))
+    assert say(*COMMAND, "--wait", "0", host=installed, stdin=waiting).code == 3
 
 
 def test_a_run_that_changes_nothing(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:

@@ -150,6 +150,7 @@ CASES = {
             *(("app", "ExtensionImages"), ("app", "MountImages")),
         )
     },
+    "a unit of root": case("", with_properties(KUBE1, User="0", BindPaths="/srv:/etc")),
     "an instance that is not loaded": case(
         f"{KUBE1} has RootDirectory=, so root would run the gate from files",
         after(written(f"{LAYOUT.unit_path(KUBE1)}.d/50.conf", "RootDirectory=/srv\n")),
