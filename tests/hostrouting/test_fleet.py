@@ -86,7 +86,10 @@ def test_a_route_of_ours_that_may_be_right(tmp_path: Path) -> None:
 
 def test_what_is_not_repaired(nodes: Path) -> None:
     """A node on which something stays is not in one group with those that are repaired."""
+    other_card = "172.16.0.0/17 dev ib0; default via 10.1.0.1 dev eth1 metric 5; link eth1 nic"
+    (nodes / "other-card.json").write_text(vm_of(other_card).to_json())
     problems = problems_of(nodes)
+    assert "leaves through ibN; DEFAULT-ROUTES" in problems["other-card"].sentence
     repaired, stuck, in_doubt = (problems[name] for name in ("gpu-0", "stuck", "in-doubt"))
     some = f"{repaired.sentence}; no route repairs some addresses"
     assert stuck == repaired._replace(sentence=f"{some} (not-proven)")
@@ -104,13 +107,6 @@ def test_a_node_that_is_repaired(tmp_path: Path) -> None:
     kernel.ip_route("add", Route.to(STUCK, dev="ib0", metric=1))
     (tmp_path / "gpu-0.json").write_text(kernel.snapshot().to_json())
     assert problems_of(tmp_path) == {"gpu-0": fleet.NodeProblem("ok")}
-
-
-def test_a_better_default_route_of_another_card(tmp_path: Path) -> None:
-    """The repair would lead by that card, so the nodes are named."""
-    text = "172.16.0.0/17 dev ib0; default via 10.1.0.1 dev eth1 metric 5; link eth1 nic"
-    (tmp_path / "a.json").write_text(vm_of(text).to_json())
-    assert "leaves through ibN; DEFAULT-ROUTES" in problems_of(tmp_path)["a"].sentence
 
 
 def test_the_families(tmp_path: Path) -> None:

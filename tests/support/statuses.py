@@ -238,7 +238,6 @@ def ungate(host: FakeHost) -> None:
     host.files.remove(LAYOUT.drop_in_path(KUBELET))
 
 
-NOT_THERE = {"LoadState": "not-found", "ActiveState": "inactive"}
 UNITS: dict[State, Sequence[Change]] = {
     "stuck": [kubelet(ActiveState="failed")],
     "fails": [kubelet(ActiveState="activating", SubState="auto-restart")],

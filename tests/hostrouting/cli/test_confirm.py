@@ -64,10 +64,6 @@ def installed() -> FakeHost:
     return configured(OTHER)
 
 
-def never_asked(*_: object) -> bool:
-    raise AssertionError("nobody has to be asked")
-
-
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept: bool) -> None:
     """It keeps the change; without it, what was installed before is installed again."""
@@ -93,9 +89,10 @@ def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept:
     assert said.code == (not is_kept)
 
 
-def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
+def test_a_run_that_nobody_confirms(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
+    """One that fails is taken back; of one that changes nothing, nothing has to be."""
     monkeypatch.setattr(apply, "prepare_question", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", never_asked)
+    monkeypatch.setattr(apply, "is_confirmed", mock.Mock(side_effect=AssertionError))
     before = state(installed)
     installed.faults.fail("change", errno.EPERM)
     said = say(*COMMAND, host=installed, stdin=json_of(config(*REPAIR)))
@@ -105,10 +102,6 @@ def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) 
     waiting = json_of(config(*REPAIR, dev="gone0"))
     assert say(*COMMAND, "--wait", "0", host=installed, stdin=waiting).code == 3
 
-
-def test_a_run_that_changes_nothing(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
-    monkeypatch.setattr(apply, "prepare_question", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", never_asked)
     refused = [word for word in COMMAND if word != "--allow-removal"]
     for words, wanted, code in ((refused, WANTED, 2), (COMMAND, OTHER, 0)):
         said = say(*words, host=installed, stdin=json_of(wanted))
@@ -213,29 +206,25 @@ def test_the_terminal(typed: bytes | None) -> None:
 
 
 @pytest.mark.linux
-def test_earlier_keys() -> None:
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_terminal_before_it_is_asked(*, is_stopped: bool) -> None:
+    """Earlier keys do not count, and one that Ctrl-S has stopped is not awaited past the limit."""
 
     def program() -> int:
-        select.select([0], [], [])  # until the key has come
+        if is_stopped:
+            termios.tcflow(0, termios.TCOOFF)
+        else:
+            select.select([0], [], [])  # until the key has come
         return ask()
 
     terminal = on_a_terminal(program)
-    os.write(terminal.screen, b"\n")
+    if not is_stopped:
+        os.write(terminal.screen, b"\n")
     assert terminal.exit_code() == 1
     os.close(terminal.screen)
 
 
-@pytest.mark.linux
-def test_a_stopped_terminal() -> None:
-    """A terminal that shows nothing, as after Ctrl-S, is not awaited for longer than the limit."""
-
-    def program() -> int:
-        termios.tcflow(0, termios.TCOOFF)
-        return ask()
-
-    terminal = on_a_terminal(program)
-    assert terminal.exit_code() == 1
-    os.close(terminal.screen)
+KEYS = {"Ctrl-C": b"\x03", "Ctrl-Z": b"\x1a", "Enter": b"\n"}
 
 
 @pytest.mark.linux
@@ -266,16 +255,12 @@ def test_more_signals(first: str, later: signal.Signals) -> None:
 
     terminal = on_a_terminal(program)
     terminal.read_until(b"taken back")
-    if first == "Ctrl-C":
-        os.write(terminal.screen, b"\x03")
-    elif first == "Ctrl-Z":
-        os.write(terminal.screen, b"\x1a")
+    if first in KEYS:
+        os.write(terminal.screen, KEYS[first])
     elif first == "SIGTERM":
         os.kill(terminal.child, signal.SIGTERM)
     elif first == "closed":
         os.close(terminal.screen)
-    elif first == "Enter":
-        os.write(terminal.screen, b"\n")
     assert terminal.exit_code() == (0 if first == "Enter" else 1)
     if first != "closed":
         os.close(terminal.screen)

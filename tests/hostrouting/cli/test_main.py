@@ -67,12 +67,19 @@ def test_what_the_help_loads() -> None:
         ("check 10.0.0.0/8 --dev a/b", "hostrouting: the command line: --dev:"),
         ("repair 10.0.0.0/8 --allow a/b", "hostrouting: the command line: --allow:"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
+        (
+            "render --config - --root ''",
+            "hostrouting: --root is not the folder of an image; mount ",
+        ),
+        ("render --config - --root /..", "--root: /.. is not the folder of an image"),
+        ("render --config - --root /bin/sh", "--root: /bin/sh is not the folder of an image"),
+        ("status ''", "hostrouting: UNIT is empty; name a unit\n"),
         ("apply --config x --wait nan", "not between 0 and 86400"),
         ("apply --config x --wait 86401", "not between 0 and 86400"),
     ],
 )
 def test_bad_usage(words: str, problem: str) -> None:
-    said = say(*words.split())
+    said = say(*shlex.split(words), stdin=b"{}")
     assert (said.code, said.out) == (2, "")
     assert problem in said.err
 
@@ -140,19 +147,6 @@ def test_a_device_that_is_allowed() -> None:
     assert said.json == {"routeOverlap": section | {"allowedDevs": ["tun0", "docker0"]}}
     remark = "with docker0 and tun0 allowed, nothing escapes: no route is added"
     assert said.err == f"hostrouting: {remark}\n"
-
-
-@pytest.mark.parametrize(("root", "shown"), [("", ""), ("/..", ": /.."), ("/bin/sh", ": /bin/sh")])
-def test_a_root_that_is_not_an_images(root: str, shown: str) -> None:
-    """An empty --root is not the current directory, and this machine is not an image."""
-    said = say("render", "--config", "-", "--root", root, stdin=b"{}")
-    rule = "is not the folder of an image; mount the image there first"
-    assert said == (2, "", f"hostrouting: --root{shown} {rule}\n")
-
-
-def test_a_unit_without_a_name() -> None:
-    """It is refused, as of a variable that is not set."""
-    assert say("status", "") == (2, "", "hostrouting: UNIT is empty; name a unit\n")
 
 
 def test_two_failures_with_one_remedy() -> None:

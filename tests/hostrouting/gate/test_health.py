@@ -87,11 +87,6 @@ OPEN: dict[str, tuple[list[Change], str, bool]] = {
         f"{DROP_IN} is missing, masked or overwritten",
         True,
     ),
-    "another drop-in": (
-        [loaded(OVERRIDE, RESET)],
-        f"{OVERRIDE} takes the ExecCondition= of the gate away",
-        False,
-    ),
     "a condition with the words of the gate": (
         [loaded(OVERRIDE, f"{RESET}ExecCondition=/bin/true hostrouting-gate %n\n")],
         f"{OVERRIDE} takes the ExecCondition= of the gate away",

@@ -5,6 +5,7 @@ from contextlib import suppress
 from functools import cache, partial
 from itertools import product
 from typing import Any
+from unittest.mock import DEFAULT, Mock, patch
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
@@ -555,20 +556,12 @@ def test_what_others_may_have_written(path: str, mode: int, owner: int) -> None:
     assert host.files.look(path) == right
 
 
-class LateFiles(FakeFiles):
-    """Files that another run installs after the first look at config.json."""
-
-    def read(self, path: str) -> str | None:
-        """See Files."""
-        text = super().read(path)
-        if path == LAYOUT.config_path and not self.texts:
-            self.texts |= configured(WANTED).files.texts
-        return text
-
-
 def test_a_run_that_installs_while_another_one_reads() -> None:
     """config.json was missing a moment ago, and now the other files are there: it is read again."""
-    assert read_installed(FakeHost(files=LateFiles())) == WANTED
+    host = configured(WANTED)
+    read = Mock(wraps=host.files.read, side_effect=[None, *[DEFAULT] * 9])
+    with patch.object(FakeFiles, "read", read):
+        assert read_installed(host) == WANTED
 
 
 @pytest.mark.parametrize("wanted", [WANTED, NOTHING])

@@ -307,19 +307,16 @@ def test_repairs_now_and_then() -> None:
     assert fight.note(Done(), 16_000) == "", "there is no fight that could be over"
 
 
-def test_a_fight_about_an_odd_device() -> None:
-    """Linux allows characters in its name that Python takes for the end of a line."""
-    sentence = "11 times by now, last: add 10.9.0.0/16 dev e\x1c0\x850 proto 213"
-    finding = read_fight(FakeFiles({HostLayout.fight_path: f"11\n{sentence}\n"}))
-    assert finding is not None
-    assert (finding.facts, finding.sentence) == ({"repairs": 11}, sentence)
-
-
 @pytest.mark.parametrize(
     "text", ["", "\n", "12", "12\n", "many\nwords\n", "9" * 5_000 + "\nwords\n"]
 )
 def test_a_file_that_no_guard_has_left(text: str) -> None:
+    """A device may have characters in its name that Python takes for the end of a line."""
     assert read_fight(FakeFiles({HostLayout.fight_path: text})) is None
+    sentence = "11 times by now, last: add 10.9.0.0/16 dev e\x1c0\x850 proto 213"
+    finding = read_fight(FakeFiles({HostLayout.fight_path: f"11\n{sentence}\n"}))
+    assert finding is not None
+    assert (finding.facts, finding.sentence) == ({"repairs": 11}, sentence)
 
 
 # The configuration
