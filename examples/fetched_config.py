@@ -18,8 +18,9 @@ def fetch(_ctx: phases.Context) -> str:
 class ConfigureFetched:
     """Install what `fetch` has returned.
 
-    It has no `plan`, because a dry run fetches nothing. An undo finds the task that has run in
-    `subtasks`.
+    It has no `plan`, because a dry run fetches nothing: its report says `offers no plan`. `skip`
+    cannot name the tasks inside, which do not exist before the run. An undo finds the task that has
+    run in `subtasks`.
     """
 
     name = "configure-fetched"

@@ -106,7 +106,7 @@ if not TYPE_CHECKING:
         # module only now, because to load all modules takes long.
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415  any interpreter has it loaded already
+        from importlib import import_module  # noqa: PLC0415  or `import_module` would be a name of this package
 
         value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
         globals()[name] = value

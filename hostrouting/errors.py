@@ -17,7 +17,7 @@ import errno
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, PROBLEM
+from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, CODE_OF_VERDICT, PROBLEM
 from hostrouting.finding import Finding, Name, Remedy
 from hostrouting.text import first_few
 
@@ -58,10 +58,8 @@ class HostRoutingError(Exception):
         sentences = [str(finding) for finding in self.findings]
         super().__init__(message or "\n".join(first_few(sentences)))
         errors = [finding for finding in self.findings if finding.severity == "error"]
-        # Whether the same call may succeed later: by the kind of the error or, if findings are
-        # errors, only if each of these may go away by itself.
         self.can_retry = kind in _KINDS_TO_RETRY
-        if errors:
+        if errors:  # these decide instead: each has to be one that may go away by itself
             self.can_retry = all(error.can_retry for error in errors)
 
     @property
@@ -71,9 +69,9 @@ class HostRoutingError(Exception):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a run that fails with this error: CANNOT_DECIDE if a permission is
-        missing, or a request got no answer, because nobody knows then how the host is; else the
-        code of the class.
+        """The exit code of a run that fails with this error. It is CANNOT_DECIDE if a permission is
+        missing or a request got no answer, because nobody knows then how the host is. Otherwise it
+        is the code of the class.
         """
         if is_denied(self) or self.has_no_answer:
             return CANNOT_DECIDE
@@ -94,12 +92,12 @@ class HostRoutingError(Exception):
             "canRetry": self.can_retry,
             "exitCode": self.exit_code,
         }
-        for name, fact in vars(self).items():
+        for name, value in vars(self).items():
             if name == "__notes__":  # here Python keeps the notes
-                mapping["notes"] = fact
+                mapping["notes"] = value
             # `can_retry` is there already, `findings` follow below, and a report is not JSON.
             elif name not in {"can_retry", "findings", "report"}:
-                mapping[name] = fact.to_mapping() if hasattr(fact, "to_mapping") else fact
+                mapping[name] = value.to_mapping() if hasattr(value, "to_mapping") else value
         mapping["findings"] = [finding.to_mapping() for finding in self.findings]
         return mapping
 
@@ -117,7 +115,7 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         # "dev is not there", and not "dev: is not there": the path is the subject of the rule.
-        is_predicate = not self.value and self.rule.startswith(("is ", "has "))
+        is_predicate = not self.value and self.rule.startswith("is ")
         path = self.path
         if path and not is_predicate:
             path += ":"
@@ -144,8 +142,8 @@ class ConfigError(HostRoutingError, ValueError):
         remedy: Remedy | None = None,
     ) -> None:
         # `source` is the file with the faults, in words; empty if there is none. `headline` stands
-        # in place of the usual first line. With a `remedy` for all faults, the error has a finding,
-        # too, which a page shows with this remedy.
+        # in place of the usual first line. With a `remedy` for all faults, the error also has a
+        # finding, with this remedy.
         self.faults = tuple(faults)
         self.source = source
         first, *others = self._describe_faults(headline)
@@ -169,9 +167,9 @@ class ConfigError(HostRoutingError, ValueError):
             ]
         [fault] = self.faults
         if fault.path and not self.source:
-            return [str(fault)]
-        # A fault without a path or a value is one of the whole file, and continues the sentence:
-        # "new.json is empty".
+            return [str(fault)]  # the path says where
+        # With neither a path nor a value, the fault is about the whole file, and continues the
+        # sentence: "new.json is empty".
         colon = ":" if fault.path or fault.value else ""
         return [f"{where}{colon} {fault}"]
 
@@ -201,7 +199,7 @@ class ApplyError(HostRoutingError):
         sentences = "; ".join((*first_few(reasons), after))  # why, and how the routes are now
         super().__init__(f"the routes could not be applied: {sentences}")
         self.can_retry = can_retry
-        self._make_finding("requirement")  # one finding: what a run requires, and the host refuses
+        self._make_finding("requirement")  # the host refuses what a run requires
 
 
 class RouteOverlapError(HostRoutingError):
@@ -226,16 +224,10 @@ class RouteOverlapError(HostRoutingError):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a run that fails with this error: PROBLEM if an address escapes for
-        certain. CANNOT_DECIDE if the verdict is undecided, if a default route is missing, or if a
-        retry may succeed (`can_retry`), because no escape goes away by itself.
+        """The exit code of a run that fails with this error. It is CANNOT_DECIDE if the verdict is
+        undecided, or a default route is missing. Otherwise an address escapes for certain: PROBLEM.
         """
-        if self.can_retry or getattr(self.report, "verdict", "") in {
-            "undecided",
-            "no-default-route",
-        }:
-            return CANNOT_DECIDE
-        return PROBLEM
+        return CODE_OF_VERDICT.get(getattr(self.report, "verdict", ""), PROBLEM)
 
 
 class NotReady(HostRoutingError):  # noqa: N818  reads as what is wrong
@@ -275,16 +267,15 @@ class HostError(HostRoutingError):
         output: str = "",
         lines: Iterable[str] = (),
     ) -> None:
-        # `what` is the part of the host, and `target` the path, unit or program of it. `output` is
-        # what a program has printed, and `lines` are the log lines, rules or entries that the error
-        # is about.
+        # `what` is the part of the host, and `target` the path, unit or program there. `output` is
+        # what a program has printed. The error is about `lines`: log lines, rules or entries.
         self.what = what
         self.target = target or what
         self.errno = errno
         self.output = output
         self.lines = tuple(lines)
         super().__init__(f"{message} ({what}: {output})" if output else message, kind=kind)
-        # The name of the finding is that of the part, if there are findings with such a name.
+        # Two parts give the finding their own name.
         self._make_finding(what if what in {"file", "azure-vnet"} else "requirement", self.target)
 
     @property
@@ -317,13 +308,11 @@ class BackendError(HostRoutingError):
         self.kernel = kernel
         self.route = route
         super().__init__(f"{message} (kernel: {kernel})" if kernel else message, kind=kind)
-        self._make_finding("requirement")  # one finding: what a run requires, and the host refuses
+        self._make_finding("requirement")  # the host refuses what a run requires
 
 
 def is_denied(error: BaseException | None) -> bool:
-    """Whether this error means that this process lacks a permission. It does if it says so itself,
-    or if an error that caused it does.
-    """
+    """Whether this process lacks a permission, according to this error or one that caused it."""
     if error is None:
         return False
     return (

@@ -53,7 +53,7 @@ class Remedy(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The first way, as text: its words alone, or its command, with the words in front of it:
+        """A line for this way, without the others: only its words, or its command after the words:
         "until the next boot, as root: ip route add …".
         """
         if not self.command:
@@ -85,11 +85,8 @@ class Finding(NamedTuple):
 
     @property
     def level(self) -> int:
-        """The log level for a finding that makes no run fail: INFO for a note, else WARNING. The
-        error of a run that fails is logged as an ERROR.
-        """
-        # These are the numbers of INFO and WARNING. The module `logging`, which has the names,
-        # takes long to load.
+        """The log level for a finding that makes no run fail: INFO for a note, else WARNING."""
+        # These are the numbers of INFO and WARNING: to load `logging` for their names takes long.
         return 20 if self.severity == "note" else 30
 
     @property

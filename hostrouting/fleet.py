@@ -62,16 +62,15 @@ def check_snapshots(
         raise ConfigError(
             [Fault("--snapshots", str(folder), "is missing, or has no *.json file", SAVE)]
         )
-    # Called here, and not in a generator, which would begin only when the caller takes the first
-    # result: the executor may be shut down by then.
+    # If this function were a generator, it would call the executor only when the caller takes the
+    # first result: the executor may be shut down by then.
     problems = executor.map(partial(_judge_file, config=config), paths, chunksize=16)
     return zip([path.stem for path in paths], problems, strict=True)
 
 
 def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
-    # Find the problem of the node whose snapshot is in this file. The verdict, and what escapes,
-    # are those of the node as it is. The repair, and what it leaves open, are for the node as it
-    # will be once `config` is applied, so that no route of `config` is proposed again.
+    # Find the problem of the node whose snapshot is in this file: the verdict and the escapes of
+    # the node as it is now, and the repair that it still needs once `config` is applied.
     if not path.is_file():  # such as a named pipe, which nobody may ever write into
         return NodeProblem(NO_VERDICT, "the snapshot is not a file")
     try:
@@ -79,16 +78,16 @@ def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
     except ConfigError as error:
         # Without the path, so that all nodes with the same fault are one group.
         return NodeProblem(NO_VERDICT, str(ConfigError(error.faults, "the snapshot")))
-    report_now = report_with_config = check_snapshot(snapshot, config)
+    report_now = check_snapshot(snapshot, config)
+    report_with_config = report_now
     plan = plan_static_routes(config, snapshot)
-    # If nothing escapes, nothing is to be repaired. `config` is not applied then: it may lack a
-    # route that the node has, and something would escape without this route.
+    # If nothing escapes, there is nothing to repair, and `config` is not applied: it may lack a
+    # route that the node has, without which something would escape.
     if report_now.escapes and plan.changes:
         report_with_config = check_snapshot(plan.apply_to(snapshot), config)
     sentences: list[str] = []
     for escape in report_now.escapes:
-        # The numbers are taken out, so that a node with an escape through ib0 and one with an
-        # escape through ib1 have the same problem.
+        # Without the numbers, so that an escape through ib0 and one through ib1 are one problem.
         devs = dict.fromkeys(_NUMBER.sub("N", dev) for dev in escape.devs)
         sentences.append(
             f"leaves through {spoken([*devs])}" if devs else f"is lost ({escape.kind})"
@@ -100,15 +99,15 @@ def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
         sentences += [flaw.name.upper() for flaw in family.flaws]
         for range_ in family.repair.unrepairable:
             sentences.append(f"no route repairs some addresses ({range_.why.reason})")
-    # No routes are proposed if the repair of the node as it is has no commands: it would move
-    # routes of ours, which may be right.
+    # The repair of the node as it is now has no commands if it would replace a route of ours. No
+    # routes are proposed then, because ours may be right.
     repair = report_with_config.routes if repair_commands(report_now) else ()
     return NodeProblem(report_now.verdict, "; ".join(dict.fromkeys(sentences)), repair)
 
 
 def group_nodes(results: Iterable[tuple[str, NodeProblem]]) -> dict[NodeProblem, list[str]]:
-    """Group the nodes: for each problem the names of the nodes that have it. The worst verdict is
-    first and, of several problems with one verdict, the one that most nodes have.
+    """Group the names of the nodes by their problem. The worst verdict comes first. Problems with
+    the same verdict are sorted by the number of their nodes, most nodes first.
     """
     groups = grouped((problem, name) for name, problem in results)
     order = sorted(

@@ -19,7 +19,7 @@ def capped(lines: Sequence[str]) -> Iterator[str]:
 
 
 def count_of_others(things: Sequence[object]) -> Iterator[str]:
-    """A line that counts the things beyond the first SHOWN, which a page does not have. If there
+    """A line that counts the things that a page leaves out: those after the first SHOWN. If there
     are no more things, there is no line.
     """
     if len(things) > SHOWN:
@@ -35,13 +35,13 @@ def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
     """A line for each finding, and below it a line for each way of its remedy. If findings in a row
     have the same remedy, only the last of them shows it.
     """
-    remedy: Remedy | None = None  # of the finding before, still to be shown
+    unshown_remedy: Remedy | None = None
     for finding in findings[:SHOWN]:
-        if finding.remedy != remedy:
-            yield from remedy_lines(remedy)
+        if finding.remedy != unshown_remedy:
+            yield from remedy_lines(unshown_remedy)
         yield f"{finding.name.upper()}: {finding.sentence}"
-        remedy = finding.remedy
-    yield from remedy_lines(remedy)
+        unshown_remedy = finding.remedy
+    yield from remedy_lines(unshown_remedy)
     yield from count_of_others(findings)
 
 

@@ -59,8 +59,8 @@ class _FaultyError(ValueError):
 
 
 def must(condition: Callable[[Any], object], rule: str, remedy: str = "") -> Reader:
-    """Make a rule for `Annotated`: a value that does not meet the condition is a fault. `rule` says
-    what is wrong with the value ("is not a device name"), and `remedy` what to do about it.
+    """Make a rule for `Annotated`: a value has to meet the condition. If it does not, the fault has
+    the text `rule`, which says what is wrong ("is not a device name"), and the `remedy`.
     """
 
     def check(value: Any) -> Any:
@@ -130,12 +130,12 @@ def reader_of(kind: Any) -> Reader:
         return _reader_with_rules(*parts)
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
         reader = reader_of(parts[0])
-        # A union without None is of the types for IPv4 and IPv6, which have the same reader. With
-        # `_fields`, X is a NamedTuple, which is read from an object. Of any other X | None, the
-        # value may also be an empty text, which stands for None.
-        if NoneType not in parts or hasattr(parts[0], "_fields"):
+        # A union without None is of the types for IPv4 and IPv6, which have the same reader.
+        if NoneType not in parts:
             return reader
-        return partial(_read_unless_empty, reader)
+        if hasattr(parts[0], "_fields"):  # X is a NamedTuple, which is read from an object
+            return reader
+        return partial(_read_unless_empty, reader)  # an empty text stands for None
     if origin is Literal:
         words = {word.lower(): word for word in parts}
         return text_as(lambda text: words[text.lower()], f"is not one of {', '.join(parts)}")
@@ -177,7 +177,8 @@ class _Field(NamedTuple):
 
 
 def _make_fields(cls: Any) -> dict[str, _Field]:
-    # For each key that the class has in JSON, not cached: the reader and the default of its value.
+    # The reader and the default of each field of the class, by its key in JSON. Call `fields_of`,
+    # which caches them.
     kinds = get_type_hints(cls, include_extras=True)
     keys = getattr(cls, "json_keys", cls._fields)  # `section` gives a class keys in camelCase
     fields: dict[str, _Field] = {}
@@ -206,9 +207,9 @@ def _read_member(reader: Reader, key: str, value: object, faults: list[Fault]) -
 
 
 def _read_list(read_item: Reader, length: int | None, values: Any) -> tuple[Any, ...]:
-    # Reads each item of a list, and raises all faults at once. A list can also be a tuple, from the
-    # constructor of a section, but not a NamedTuple, because that is an object. `length` is the
-    # number of items that the list must have; with None, any.
+    # Reads each item of a list, and raises all faults at once. `length` is the number of items that
+    # the list must have; with None, any.
+    # The constructor of a section may have a tuple for a list. A NamedTuple stands for an object.
     if not isinstance(values, list) and type(values) is not tuple:
         raise ValueError("is not a list", "write [...], even around a single item")
     if length is not None and length != len(values):
@@ -248,7 +249,7 @@ def _read_object(cls: Any, document: Any) -> Any:
     # Not `cls(…)`, because the constructor of a section calls this function.
     result = tuple.__new__(cls, values.values())
     if hasattr(result, "faults_between_fields"):
-        # What is wrong with several values together: it can be asked once each of them is right.
+        # The method needs values that are right by themselves, so it comes last.
         faults += result.faults_between_fields()
     if faults:
         raise _FaultyError(faults)
@@ -256,16 +257,16 @@ def _read_object(cls: Any, document: Any) -> Any:
 
 
 def _unknown(key: object, known: Iterable[str]) -> Fault:
-    # The fault of an unknown key. The remedy names the one known key that is most similar to it,
-    # whatever their case. If none is 80 % similar, the sentence lists all known keys instead.
+    # The fault of an unknown key. The remedy names the known key that is most similar, whatever
+    # its case. If none is 80 % similar, the sentence lists all known keys instead.
     from difflib import get_close_matches  # noqa: PLC0415  only a fault needs it
 
     is_plain = re.fullmatch(r"[A-Za-z_]\w*", str(key), re.ASCII)
-    path = str(key) if is_plain else f"[{show(key)}]"  # a path is readable with any key
-    lower = {each.lower(): each for each in known}
-    near = get_close_matches(str(key).lower(), lower, 1, 0.8)
-    if near:
-        return Fault(path, "", "unknown key", f"did you mean {lower[near[0]]}?")
+    path = str(key) if is_plain else f"[{show(key)}]"  # readable, whatever the key is
+    by_lower_case = {known_key.lower(): known_key for known_key in known}
+    similar = get_close_matches(str(key).lower(), by_lower_case, 1, 0.8)
+    if similar:
+        return Fault(path, "", "unknown key", f"did you mean {by_lower_case[similar[0]]}?")
     return Fault(path, "", f"unknown key; the known keys are {', '.join(known)}")
 
 
@@ -274,8 +275,8 @@ def _unknown(key: object, known: Iterable[str]) -> Fault:
 
 def section(cls: type[T]) -> type[T]:
     """Make a NamedTuple a section of a configuration. Its constructor and `_replace` then check and
-    convert each argument by the same rules as a value from JSON. In JSON, its keys are its
-    attributes in camelCase.
+    convert each argument by the same rules as a value from JSON. Its keys in JSON are the names
+    of its fields in camelCase.
     """
     made: Any = cls
     made.json_keys = tuple(map(_camel, made._fields))
@@ -288,8 +289,8 @@ def section(cls: type[T]) -> type[T]:
         return read(subclass, dict(zip(made.json_keys, given, strict=True)))
 
     made.__new__ = new_section
-    # `read` makes the object with `tuple.__new__`, so it does not call this one again. `_replace`
-    # makes its result with `_make`, which by itself would check nothing.
+    # This is not an endless recursion, because `read` makes the object with `tuple.__new__`.
+    # `_replace` makes its result with `_make`, which would check nothing.
     made._make = classmethod(lambda subclass, values: subclass(*values))
     return cls
 
@@ -343,7 +344,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) == len(pairs):
         return members
     repeating = _Repeating(members)
-    # `members` has each key once. A key that is left over was given more often.
+    # The subtraction leaves the keys that were given more than once.
     repeating.repeated = set(Counter(key for key, _ in pairs) - Counter(members.keys()))
     return repeating
 

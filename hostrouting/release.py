@@ -18,17 +18,18 @@ says that it did not run to its end.
 
 
 def _how_it_is_called() -> str:
-    # What an operator has to type to run this copy of the program. `__file__` says where the copy
-    # is: in an archive (hostrouting.pyz), in the gate, which has opened it, or installed by pip.
+    # What an operator has to type to run this copy of the program. `__file__` says which copy it
+    # is: an archive (hostrouting.pyz), the archive that the gate has opened, or the package that
+    # pip installed.
     folder, suffix, _ = __file__.partition(".pyz/")  # `suffix` is empty outside an archive
     if suffix:
         import shlex  # noqa: PLC0415  the gate needs none
 
         archive = f"{folder}.pyz"
-        # If only the archive is typed, the python3 of PATH runs it. Another interpreter, such as
-        # python3.12, was probably typed because that one is too old.
-        is_enough = os.access(archive, os.X_OK) and os.path.basename(sys.executable) == "python3"
-        return shlex.join([archive] if is_enough else [sys.executable, archive])
+        # An archive that is typed alone is run by the python3 of PATH. If another interpreter runs
+        # now, such as python3.12, that python3 is probably too old: both words have to be typed.
+        runs_alone = os.access(archive, os.X_OK) and os.path.basename(sys.executable) == "python3"
+        return shlex.join([archive] if runs_alone else [sys.executable, archive])
     if __file__.startswith("/proc/"):  # the gate imports the program of the node from a descriptor
         return "/etc/hostrouting/python /etc/hostrouting/hostrouting.pyz"
     return "hostrouting"

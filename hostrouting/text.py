@@ -26,7 +26,7 @@ def spoken(words: Sequence[str], *, most: int = 4, last: str = "and") -> str:
     """The words as a phrase: "a, b and c". The word `last` stands before the last one. If there are
     more than `most` words, only the first ones are named, and the others are counted.
     """
-    named = first_few(words, most, conjunction="")  # the last one may be the count: "3 more"
+    named = first_few(words, most, conjunction="")  # `last` comes before "3 more", too
     if len(named) < 2:
         return "".join(named)
     *others, final = named

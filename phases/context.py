@@ -96,7 +96,7 @@ class Scope:
         time, either reason may be kept.
         """
         now = self.clock.now()
-        if now < self.stop.moment:  # it runs: its moment is a deadline in the future, or never
+        if now < self.stop.moment:  # not stopped yet: the moment is in the future, or infinite
             self.stop = Stop(now, reason, number)
         self.clock.wake()  # so that no task in this scope sleeps on
 
@@ -155,7 +155,7 @@ class Context:
             self.logger.addHandler(logging.NullHandler())
         self.observers: tuple[Observer, ...] = (LogObserver(self.logger), LiveTree(), *observers)
         self.run_id = ""
-        """Empty outside of a run: several runs can share a context."""
+        """Empty outside of a run: each run has its own copy of the context, with its id."""
         self.run_scope = Scope(self.clock)
         # The scopes around the task, the innermost first.
         self.scopes = (self.run_scope,)
@@ -256,7 +256,7 @@ class Context:
 
     @contextmanager
     def on_cancel(self, callback: Callable[[], object]) -> Iterator[None]:
-        """Have a cancellation of the task interrupt what the `with` block waits for:
+        """Interrupt what the `with` block waits for when the task is cancelled:
         `with ctx.on_cancel(process.terminate): process.wait()`.
 
         A separate thread calls `callback` once, when the task is cancelled while the block runs, or
@@ -267,7 +267,7 @@ class Context:
         Exception of the block, because the callback may have caused that Exception.
         """
         block_has_ended = False
-        block_raised_cancelled = False  # perhaps by another context, such as that of a `within`
+        block_raised_cancelled = False  # also if only the context of a `within` is cancelled
         watcher_has_ended = False
         was_cancelled = False  # set by the watcher: a cancellation after the block does not count
 
@@ -297,7 +297,7 @@ class Context:
             finally:
                 block_has_ended = True
                 self.clock.wake()
-                # First by the clock, because a FakeClock has to know that this thread waits.
+                # `join` alone would not tell a FakeClock that this thread waits.
                 self.clock.wait(lambda: watcher_has_ended)
                 watcher.join()
         except Exception:
@@ -312,8 +312,8 @@ class Context:
         """A context for a part of a task that may take this many seconds; after that,
         DeadlineExceeded is raised.
 
-        `deadline()` does the same for a whole task. Inside the block, use the context that it
-        yields: the one around it does not know the limit.
+        `deadline()` does the same for a whole task. Inside the block, use the context that this
+        yields: the outer context does not know the limit.
         """
         name = "/".join(self.path) or "the run"
         scope = Scope(self.clock)
@@ -331,10 +331,10 @@ class Context:
         """A context that nothing outside the block can cancel: for work that must not be left half
         done.
 
-        Inside the block, use the context that it yields; its `within` limits the work. A
+        Inside the block, use the context that this yields; to limit the work, call its `within`. A
         cancellation takes effect in the next check(), sleep() or step after the block.
         """
-        # Without the scopes around it: only its own new scope can stop the block.
+        # No scope of this context is passed on, so only the new scope can stop the block.
         yield derived(self, scopes=(Scope(self.clock),))
 
     def _call(self, callback: Callable[..., object], *args: object) -> None:

@@ -49,8 +49,8 @@ def inner_step(name: str, ctx: Context) -> Iterator[Block]:
 
 
 def new_step(name: str, ctx: Context, action: Action = "do") -> Step:
-    """Make the step of a task, whose method `action` is called next. Add it to the children of the
-    step that is running in this context, if one is.
+    """Make the step for a call of a task's method `action`. Add it to the children of the step that
+    is running in this context, if one is.
 
     A task that an undo runs belongs to the undo: its step has the action undo, although `do` is
     called. A plan must change nothing: if a running plan calls this to do or undo a task, even with
@@ -76,8 +76,8 @@ def run_step(task: AnyTask, step: Step, ctx: Context, action: Action = "do") -> 
     if step.name in ctx.skip:
         return record_unstarted(step, ctx, "left out by skip")
     # In the undo after a failed run, `ctx.ran` has the paths of the tasks to undo. A group is also
-    # called if a task inside it is among them. An `undo` method can itself execute a task: that one
-    # has the action "do", and is not limited to these paths.
+    # called if a task inside it is among them. A task that an `undo` method executes has the action
+    # "do" here, and so is called whatever its path.
     if action == "undo" and ctx.ran is not None:
         depth = len(step.path)
         if all(path[:depth] != step.path for path in ctx.ran):
@@ -176,23 +176,23 @@ def _record_result(step: Step, result: object) -> None:
 
 def require_finished(result: object) -> None:
     """Raise InvalidTask if a function returned work that nobody would do: a generator or a
-    coroutine. Other iterators, such as files, and futures may be returned.
+    coroutine. Futures may be returned, and so may other iterators, such as files.
     """
     if iscoroutine(result):
         result.close()  # Python would warn of it later, somewhere else
     if isinstance(result, (Generator, AsyncGenerator, Coroutine)):
         raise InvalidTask(
-            f"nobody finishes {result}, which was returned: finish it in the function, without "
-            "`yield`, and a coroutine with await_in_task"
+            f"nobody finishes {result}, which was returned: do the work in the function, without "
+            "`yield`; for a coroutine, call await_in_task there"
         )
 
 
 def _record_error(step: Step, error: BaseException) -> None:
     """Set the status of a step whose task has raised this error. Keep in `step.failures` the steps
-    in which the error began, and the error itself only if it began in this step.
+    in which the error began. Set `step.error` only if the error began in this step.
 
-    If `undo_on_failure` has undone this step's task, `step.failures` already has the steps that
-    failed in that undo. If there are any, the step counts as failed even if it was cancelled.
+    If `undo_on_failure` has undone the task, `step.failures` already has the steps that failed in
+    the undo. With such failures, a step that was cancelled counts as failed, too.
     """
     if isinstance(error, Cancelled):
         step.reason = error.reason
@@ -209,9 +209,9 @@ def _origins(step: Step, error: BaseException) -> tuple[Step, ...]:
     # A TaskFailed of another run is an error like any other: its steps are not in this report.
     if isinstance(error, TaskFailed) and error.failures[0].run == step.run:
         return error.failures
-    # The error may have begun in an inner step, which then has it: a group raises a SystemExit of
-    # its task unchanged, and a task can raise the `error` of a step that failed. (`walk` also
-    # yields this step, which has no error yet.)
+    # An inner step may have the same error: a group raises a SystemExit of its task unchanged, and
+    # a task can raise the `error` of a step that failed. (`walk` also yields this step, which has
+    # no error yet.)
     for inner in step.walk():
         if inner.error is error:
             return inner.failures  # the inner step, and what failed in its undo

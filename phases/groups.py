@@ -132,16 +132,16 @@ def retry(
     most 30 s. Each wait is shortened at random, by at most the fraction `jitter`, so that a
     thousand nodes do not all try again at the same moment.
 
-    Before a deadline, a wait leaves enough time for another attempt: as much as the attempt before
-    it took, and a second more. If there is not enough time, or the run was cancelled, the failure
-    is raised at once.
+    Before a deadline, a wait leaves enough time for another attempt: as much as the previous
+    attempt took, and a second more. If there is not enough time, or the run was cancelled, the
+    failure is raised at once.
 
     Only errors of the types `on` are retried, unless they have an attribute `can_retry` that is
     false. If a group failed, all of its failures must qualify. Cancelled is never retried.
     """
     if attempts is not None:
         _require_positive(attempts, "retry: attempts")
-    isinstance(None, on)  # raises TypeError now, and not beside the first failure of the task
+    isinstance(None, on)  # a wrong `on` raises TypeError now, and not at the first failure
 
     def do(ctx: Context) -> T:
         # Try until the task succeeds, fails for good, or has no time for another attempt.
@@ -179,8 +179,8 @@ def retry(
 
 
 def _worth_retrying(error: BaseException | None, on: ErrorTypes) -> bool:
-    """Whether another attempt may succeed after this error. A group is only tried again if that
-    is so for each of its failures.
+    """Whether another attempt may succeed after this error. A group is tried again only if this
+    holds for each of its failures.
     """
     if isinstance(error, TaskFailed):
         return all(_worth_retrying(step.error, on) for step in error.failures)

@@ -32,11 +32,11 @@ class TaskLogger(logging.LoggerAdapter):  # type: ignore[type-arg]  # generic si
     ) -> tuple[object, MutableMapping[str, Any]]:
         """Add the run and the task to each log record, beside the caller's `extra`.
 
-        All are put under the one key FIELDS, because logging refuses a key that every record has,
-        such as `message`. The run and the task win over a caller's key of the same name.
+        All of it is put under the one key FIELDS, because logging refuses a key that every record
+        has, such as `message`. The run and the task win over a caller's key of the same name.
         """
-        callers = kwargs.get("extra") or {}
-        kwargs["extra"] = {FIELDS: {**callers, **(self.extra or {})}}
+        callers_extra = kwargs.get("extra") or {}
+        kwargs["extra"] = {FIELDS: {**callers_extra, **(self.extra or {})}}
         return msg, kwargs
 
 
@@ -98,7 +98,7 @@ class LiveTree:
         remove it when the run has ended.
         """
         # The first step of a run has a path of one name. The run is shown if stderr (2) is a
-        # terminal, and no other run has its lock, which a run keeps while it is shown.
+        # terminal, and no other run is shown: that run would have the lock.
         is_start = step.status is Status.RUNNING
         if is_start and len(step.path) == 1 and os.isatty(2) and _TERMINAL.acquire(blocking=False):
             self._root = step
@@ -124,7 +124,7 @@ class LiveTree:
             get_renderable=lambda: Text(str(self._root), overflow="ellipsis", no_wrap=True),
             auto_refresh=False,
             transient=True,
-            redirect_stdout=os.isatty(1),  # rich would write to stderr what is meant for a pipe
+            redirect_stdout=os.isatty(1),  # what is meant for a pipe must not go to the terminal
         )
         self._live.start()
         for handler in logging.getLogger().handlers:

@@ -45,8 +45,8 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     passed on to the program's own handler: Ctrl-C then raises KeyboardInterrupt here.
 
     A running task can pass its own context to execute another task, whose step is then inside its
-    own step. If run(skip=…) leaves that other task out, the result is a Skip. List it in the
-    `subtasks` of the running task, so that plans and undos find it.
+    own step. If run(skip=…) leaves that other task out, the result is a Skip. List the other task
+    in the `subtasks` of the running task, so that plans and undos find it.
     """
     run = _Run(task, ctx)
     run.finish()
@@ -136,7 +136,7 @@ def await_in_task(
     the loop has not begun, or was stopped but not closed, this waits for it.
     """
     running: asyncio.Task[T]
-    # Gets the coroutine's asyncio task once that has ended, with its result or its error.
+    # Gets the asyncio task of the coroutine when that task has ended.
     ended: Future[asyncio.Task[T]] = Future()
 
     def begin() -> None:
@@ -160,7 +160,7 @@ def await_in_task(
             if loop in ctx.blocked_loops or loop.is_closed():
                 try:
                     cancel()
-                finally:  # also if the loop is closed, so that it cannot cancel a coroutine
+                finally:  # also if `cancel` raises, because a closed loop takes no call
                     raise RuntimeError(
                         "the event loop has ended, or waits for this run itself: begin the run "
                         "with run_async, and call plan and undo in asyncio.to_thread"
@@ -221,16 +221,16 @@ class _Run:
         self.report = new_step(task.name, self.ctx, action)
         self.result: object = None
         self.error: BaseException | None = None
-        # The signals that came during the run. `_noting_signals` puts a list here that all runs
-        # share for which the main thread waits at the same time.
+        # The signals that came during the run. `_noting_signals` puts a list here, which is shared
+        # by all runs for which the main thread waits at the same time.
         self.signals: list[int] = []
         # For how many of these signals `_stop` was called already.
         self._stopped_for = 0
         self._task = task
         self._action = action
-        # Not by `clock.start`, so that a FakeClock does not count this thread. It counts the main
-        # thread, which waits for this one, but not by the clock: if it counted both, it would never
-        # jump. So a wait of this thread counts as if the main thread waited by the clock.
+        # Not started by `clock.start`, so that a FakeClock does not count this thread. It already
+        # counts the caller's thread, which only waits for this one, and not by the clock: the two
+        # count as one.
         variables = contextvars.copy_context()
         self.thread = threading.Thread(target=variables.run, args=(self._work,), name="phases")
 
@@ -256,18 +256,18 @@ class _Run:
         """
         asyncio_module = sys.modules.get("asyncio")
         if asyncio_module:  # else no event loop runs
-            # This thread is about to wait, so an event loop that runs in it stands still. A task
-            # must not wait for a coroutine in it (`await_in_task`). None, if no loop runs in this
-            # thread, does no harm.
+            # An event loop that runs in this thread stands still while the thread waits. A task
+            # must not wait for a coroutine of that loop (`await_in_task`). If no loop runs here,
+            # None is added, which does no harm.
             self.ctx.blocked_loops.add(asyncio_module._get_running_loop())
         with _noting_signals(self):
             self.thread.start()
             self.wait()
 
     def wait(self) -> None:
-        """Wait until the thread of the run has ended. If an error is raised meanwhile, by a signal
-        handler of the program (SIGALRM) or by its logging of a signal, the run is cancelled. The
-        last such error is raised when the thread has ended; so is an error that the report has not.
+        """Wait until the thread of the run has ended. An error that is raised meanwhile, by a
+        signal handler of the program (SIGALRM) or when a signal is logged, cancels the run. At the
+        end, raise the last such error, or else an error of the run that is not in the report.
         """
         raised = None
         while self.thread.is_alive():
@@ -357,7 +357,7 @@ def _noting_signals(run: _Run) -> Iterator[None]:
     finally:
         _awaited_runs.discard(run)
         _restore_handlers()
-        if run.signals:  # the report has a signal even if the run ended before it was stopped
+        if run.signals:  # the report has a signal even if it came too late to stop the run
             run.report.signal = run.report.signal or run.signals[0]
 
 
@@ -390,8 +390,8 @@ def _with_undo_on_failure(task: AnyTask) -> AnyTask:
                 undo_step.path = step.path  # `new_step` has added the task's name a second time
                 with suppress(BaseException):  # an error or Ctrl-C of the undo is noted in its step
                     run_step(task, undo_step, safe, "undo")
-            # The step has no failures yet. Once the error that is raised here arrives, those of the
-            # run itself are put before these of the undo (`_record_error`).
+            # `_record_error` gets the error that is raised here, and puts the failures of the run
+            # before these failures of the undo.
             step.failures = undo_step.failures
             raise
 

@@ -149,7 +149,7 @@ class Step(Generic[T_co]):
         words = f"{self.label} {self.status}"
         if self.why:
             words += f": {self.why}"
-        return f"<Step {printable(words)}>"
+        return f"<Step {words}>"
 
     def walk(self) -> Iterator[Step]:
         """The step itself and every step inside it, parents first."""
@@ -186,7 +186,7 @@ class Step(Generic[T_co]):
     def _details(self) -> str:
         """What the tree says of this step after its duration: the attempts, why it ended so, and
         the fields of its result. For a dry run, the plan takes the place of the fields. A plan of
-        several lines begins in a new line.
+        several lines begins on a new line.
         """
         parts: list[str] = []
         if self.attempts > 1:
@@ -196,7 +196,7 @@ class Step(Generic[T_co]):
         if self.action != "plan":
             parts.extend(f"{name}={value}" for name, value in self.fields.items())
         elif self.result is not None:
-            plan = printable(self.result)
+            plan = str(self.result)
             if "\n" in plan:
                 return ", ".join(parts) + f"\n{plan}"
             if plan:
@@ -205,7 +205,7 @@ class Step(Generic[T_co]):
 
     def to_json(self) -> str:
         """The report as JSON."""
-        return json.dumps(self.to_mapping(), default=as_data)
+        return json.dumps(as_data(self), default=str)
 
     def to_mapping(self) -> dict[str, object]:
         """The step and all steps inside it, as in the JSON. An error is at the step that raised it,
@@ -215,16 +215,15 @@ class Step(Generic[T_co]):
 
     def _values(self) -> dict[str, object]:
         """The keys and values of this step in the JSON; `children` has those of the inner steps."""
-        values = {**self.facts, "fields": self.fields, "result": self.result}
-        if hasattr(self.result, "to_mapping"):  # json.dumps would write a NamedTuple as a list
-            values["result"] = as_data(self.result)
-        values["details"] = values["traceback"] = None
-        if self.error is not None:
-            values["traceback"] = "".join(traceback.format_exception(self.error))
-            if hasattr(self.error, "to_mapping"):
-                values["details"] = self.error.to_mapping()
-        values["children"] = [child._values() for child in self.children]
-        return values
+        error = self.error
+        return {
+            **self.facts,
+            "fields": self.fields,
+            "result": as_data(self.result),
+            "details": as_data(error) if hasattr(error, "to_mapping") else None,
+            "traceback": None if error is None else "".join(traceback.format_exception(error)),
+            "children": [child._values() for child in self.children],
+        }
 
 
 Observer = Callable[[Step], object]
@@ -262,19 +261,19 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
 
 def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
     """Find the step with this name (`routes`, or `network/routes`) that is nearest to the step at
-    `path`: inside it, or else beside it, or else further out. If several steps have one path, such
-    as those of a task and of its undo, the last one is taken.
+    `path`: inside it, or else beside it, or else further out. If several steps have the same path,
+    such as those of a task and of its undo, the last one is taken.
 
     UnknownTask if no step has the name, or if two are equally near.
     """
     by_path = {"/".join(step.path): step for step in steps}
-    named = [step for names, step in by_path.items() if f"/{names}".endswith(f"/{name}")]
-    if not named:
+    matching = [step for joined, step in by_path.items() if f"/{joined}".endswith(f"/{name}")]
+    if not matching:
         known = ", ".join(by_path) or "none"
         raise UnknownTask(f"no step {name!r} has ended; the steps that have ended are: {known}")
 
-    named.sort(key=lambda step: _distance(path, step.path))
-    first, *others = named
+    matching.sort(key=lambda step: _distance(path, step.path))
+    first, *others = matching
     if others and _distance(path, others[0].path) == _distance(path, first.path):
         raise UnknownTask(
             f"{name!r} may be {'/'.join(first.path)} or {'/'.join(others[0].path)}, which are as "

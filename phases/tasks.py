@@ -92,8 +92,8 @@ class WrappedTask(Generic[T_co]):
 
 
 def valid_tree(root: AnyTask) -> AnyTask:
-    """Return the task if it and all tasks inside it are tasks, and those of a group have different
-    names; otherwise raise InvalidTask.
+    """Return the task if it and everything inside it are tasks, and the members of each group have
+    different names; otherwise raise InvalidTask.
     """
     names: set[str] = set()
     for member in getattr(valid_task(root), "subtasks", ()):

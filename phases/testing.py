@@ -23,7 +23,7 @@ class FakeClock(Clock):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
-        # How many threads do not wait; at first, that is the thread that makes this clock.
+        # How many threads do not wait: at first one, the thread that makes this clock.
         self._busy = 1
         self._waits: list[_Wait] = []
 

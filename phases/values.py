@@ -34,9 +34,13 @@ def seconds_in_words(seconds: float | None) -> str:
 
 
 def as_data(value: object) -> object:
-    """What is written for a value of a type that JSON does not know: the result of its
-    `to_mapping()`, or else its text.
+    """The value as JSON needs it: keys are texts, and the result of `to_mapping()` takes the place
+    of each value that has this method.
     """
     if hasattr(value, "to_mapping"):
-        return value.to_mapping()
-    return str(value)
+        value = value.to_mapping()
+    if isinstance(value, dict):
+        return {str(key): as_data(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_data(each) for each in value]
+    return value

@@ -72,8 +72,8 @@ class EbtablesProgram:
 
     def list_rules(self) -> tuple[BridgeRule, ...]:
         # Ask both ebtables-nft and ebtables-legacy, because each sees only its own rules. A host
-        # may lack the program or the kernel module of one. If both have rules, raise an error,
-        # because nobody knows which of them this node uses.
+        # may lack the program, or the kernel module, of one of them. If both have rules, raise an
+        # error, because nobody knows which of them this node uses.
         lists: list[tuple[BridgeRule, ...]] = []
         absences: list[HostError] = []
         for program in _BACKENDS:
@@ -104,7 +104,7 @@ class EbtablesProgram:
 
     def _rules_of(self, program: str) -> tuple[BridgeRule, ...]:
         """The rules of one backend, whose program is `program`; empty if it has no table nat."""
-        # Ask ebtables-save first whether the table exists. If it does not, `-L` would create it, or
+        # Ask ebtables-save first whether the table exists. `-L` would create a missing table, or
         # load its kernel module, depending on the backend.
         save = f"{program}-save"
         purpose = "list its rules"
@@ -113,15 +113,15 @@ class EbtablesProgram:
         if "*nat" in tables:
             listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
             return read_listing(listing.out, program)
-        # The table nat is not listed. Usually it does not exist, and has no rules. But if
-        # ebtables-save has warned that it cannot read the tables, nobody knows that.
+        # The table nat is not listed. Usually it does not exist, so there are no rules. But if
+        # ebtables-save has warned that it cannot read the tables, there may be some.
         if saved.err or "Table `nat' is incompatible" in saved.out:
             raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()
 
 
 def read_listing(text: str, program: str) -> tuple[BridgeRule, ...]:
-    """The rules in the output of `ebtables -L`: each line after the heading of a chain is one."""
+    """The rules in the output of `ebtables -L`: each line below a chain's heading is a rule."""
     rules: list[BridgeRule] = []
     chain = ""  # the lines before the first heading are skipped
     for line in text.splitlines():

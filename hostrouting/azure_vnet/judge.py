@@ -125,7 +125,7 @@ def judge(
     )
 
     findings: list[Finding] = []
-    if facts.active_file:
+    if facts.active_file:  # azure-vnet is in use, and may add again what is deleted
         findings.append(_finding_active(facts.active_file))
     if pods is None:
         findings.append(_UNREADABLE_STATE)
@@ -223,9 +223,12 @@ class _Node:
                 self.pods |= dict.fromkeys(pod.ips, pod)
         # Of the ebtables rules, those that azure-vnet has added for pods.
         self.rules = [rule for rule in map(pod_rule, facts.rules or ()) if rule is not None]
-        on_bridges = [each for each in facts.view.neighbours if each.dev in self.bridges]
         # The neighbours on azure-vnet's bridges that have a MAC address.
-        self.neighbours = [each for each in on_bridges if each.mac not in _NO_MAC]
+        self.neighbours = [
+            neighbour
+            for neighbour in facts.view.neighbours
+            if neighbour.dev in self.bridges and neighbour.mac not in _NO_MAC
+        ]
         # The MAC addresses that azure-vnet's entries give to each address.
         self.macs_of_ip = _macs_of_each_ip(self.rules, self.neighbours)
 
@@ -290,12 +293,12 @@ def _judge_rules(node: _Node) -> Iterator[CleanupEntry]:
     """Judge each rule that azure-vnet adds for a pod."""
     for rule, ip, mac, uplink in node.rules:
         macs = [mac]
-        if mac == VIRTUAL_MAC:  # all pods share it: take what the pod's other entries have
+        if mac == VIRTUAL_MAC:  # all pods share it: use those of the pod's other entries
             macs = node.macs_of_ip.get(ip, [])
         fate, reason = _fate_of_address(node, ip, macs)
-        # A rule for IP packets names an uplink; a rule for ARP does not (None). Linux applies the
-        # first only to packets that come in by this device, as the port of a bridge. If the device
-        # is not such a port, the rule does nothing, and can stay.
+        # A rule for IP packets names an uplink, but a rule for ARP does not (None). A rule with an
+        # uplink matches only packets that come in by this device while it is the port of a bridge.
+        # If the device is not such a port, the rule does nothing, and can stay.
         if uplink is not None and uplink not in node.uplinks:
             fate, reason = "keep", "it matches no bridged uplink"
         yield CleanupEntry("rule", rule.text, ip, fate, reason, rule)
@@ -343,7 +346,7 @@ def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, st
     reason = _why_protected(node, ip)
     if reason:
         return "keep", reason
-    # The configuration says so: `_why_protected` has kept all addresses that it does not name.
+    # The operator says so: the address is in azureVnetCleanup.managed, or else it is kept above.
     managed = f"another CNI manages {ip}"
     # A device with the MAC address proves that the pod is alive, so look for one first.
     for mac in macs:
@@ -360,7 +363,7 @@ def _fate_of_address(node: _Node, ip: IP, macs: Sequence[str]) -> tuple[Fate, st
 
 def _why_protected(node: _Node, ip: IP) -> str:
     """Why all entries for this address are kept, whatever their MAC addresses: no other CNI manages
-    the address, no pod can have it, or the configuration protects it. Empty if none of this is so.
+    the address, no pod can have it, or the configuration protects it. Empty if they are not.
     """
     if not any(ip in network for network in node.config.managed):
         return f"{ip} is not in a managed network (azureVnetCleanup.managed)"
@@ -383,8 +386,8 @@ def _why_perhaps_alive(node: _Node, ip: IP, macs: Sequence[str]) -> str:
         return (
             f"azure-vnet's state file gives {ip} to {pod.name}, and its device {pod.device} exists"
         )
-    # Behind an opaque port, no MAC address can be read, so the pod may be there. Behind the others,
-    # they are known, and none is the pod's.
+    # Behind an opaque port, no MAC address can be read, so the pod may be there. Behind the other
+    # ports, all MAC addresses are known, and none of them is the pod's.
     ports = node.opaque_ports
     if not macs:  # no MAC address to look for: this pod may be behind any port
         ports = node.pod_ports

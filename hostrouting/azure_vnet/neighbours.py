@@ -158,7 +158,7 @@ def _look_once(netlink: Netlink) -> LinkLayerView:
 
     neighbours: list[Neighbour] = []
     for entry in entries:
-        if entry.is_permanent and entry.ifindex in names:  # its device may have gone since
+        if entry.is_permanent and entry.ifindex in names:  # the device may have gone since
             ip = ip_address(entry.packed_ip)
             neighbours.append(Neighbour(ip, entry.mac, names[entry.ifindex]))
 
@@ -166,7 +166,7 @@ def _look_once(netlink: Netlink) -> LinkLayerView:
     for entry in _entries(netlink, AF_BRIDGE):
         if entry.ifindex not in names:
             netlink.list_has_changed = True  # the port has come since the devices were read
-        elif not entry.is_permanent:  # not the port's own MAC address
+        elif not entry.is_permanent:  # a permanent entry is the port's own MAC address
             learned.add((entry.mac, names[entry.ifindex]))
 
     return LinkLayerView(
@@ -232,8 +232,8 @@ def _peer_mac(netlink: Netlink, link: Mapping[int, bytes]) -> str:
 
 def _delete_if_unchanged(netlink: Netlink, neighbour: Neighbour) -> bool:
     """Delete the neighbour if its entry is still as it was read. Return True if the entry is gone
-    now, also if it was absent already. Return False, with nothing deleted, if it has changed, or if
-    it is missing from a list that is incomplete.
+    now, also if it was absent already. Return False, with nothing deleted, if the entry has
+    changed, or is missing from a list that is incomplete.
     """
     family = AF_OF[neighbour.ip.version]
     indexes = {link.name: link.index for link in list_links(netlink)}
@@ -242,10 +242,10 @@ def _delete_if_unchanged(netlink: Netlink, neighbour: Neighbour) -> bool:
         return True  # the device is gone, and Linux deleted its entries
     packed_ip = neighbour.ip.packed
     expected = _Entry(index, packed_ip, neighbour.mac, is_permanent=True)
-    # The entries of this address on this device now: these two are the first fields of an entry.
+    # What this device has for this address now: an entry begins with the index and the address.
     present = [entry for entry in _entries(netlink, family) if entry[:2] == expected[:2]]
     if not present:
-        return not netlink.list_has_changed  # if it has, the list may lack an entry
+        return not netlink.list_has_changed  # else the list of entries may lack this one
     if present != [expected]:  # another MAC address, or no permanent entry any more
         return False
     request = _NEIGHBOUR.pack(family, index, 0, 0) + attribute(_NDA_DST, packed_ip)

@@ -19,7 +19,7 @@ VIRTUAL_MAC = "12:34:56:78:9a:bc"
 """The MAC address in the rules that answer ARP in tunnel mode, for every pod."""
 
 _IPV4 = r"(?P<ip>[0-9.]+)(?:/32|/255\.255\.255\.255)?"
-_IPV6 = r"(?P<ip>[0-9A-Fa-f]*:[0-9A-Fa-f:.]+)(?:/128|/ffff(?::ffff){7})?"
+_IPV6 = r"(?P<ip>[0-9a-f]*:[0-9a-f:.]+)(?:/128|/ffff(?::ffff){7})?"
 _MAC = r"(?P<mac>[0-9a-f]{1,2}(?::[0-9a-f]{1,2}){5})"
 _ARP = rf"--arp-op Request --arpreply-mac {_MAC} (?:--arpreply-target DROP )?-j arpreply"
 _DNAT = rf"--to-dst {_MAC} -i (?P<uplink>\S+) -j dnat"
@@ -27,7 +27,7 @@ _DNAT = rf"--to-dst {_MAC} -i (?P<uplink>\S+) -j dnat"
 _SHAPES = (
     re.compile(rf"--arp-ip-dst {_IPV4} {_ARP} -p (?:ARP|0x0?806)"),
     re.compile(rf"(?:--dnat-target ACCEPT )?--ip-dst {_IPV4} {_DNAT} -p (?:IPv4|0x0?800)"),
-    re.compile(rf"(?:--dnat-target ACCEPT )?--ip6-dst {_IPV6} {_DNAT} -p (?:IPv6|0x86[Dd][Dd])"),
+    re.compile(rf"(?:--dnat-target ACCEPT )?--ip6-dst {_IPV6} {_DNAT} -p (?:IPv6|0x86dd)"),
 )
 """The shapes of a pod's rule: its options, sorted.
 
@@ -54,7 +54,7 @@ def pod_rule(rule: BridgeRule) -> PodRule | None:
     chain, *options = re.split(r" +(?=-)", rule.text)
     if chain != "PREROUTING":
         return None
-    text = " ".join(sorted(options))  # as in the shapes, whatever order ebtables prints
+    text = " ".join(sorted(options))  # ebtables prints any order; the shapes are sorted
     match = next(filter(None, (shape.fullmatch(text) for shape in _SHAPES)), None)
     if match is None:
         return None

@@ -60,8 +60,9 @@ def _pod(name: str, values: Any) -> Endpoint:
 
 
 def _member(holder: Any, key: str, kind: type[Any]) -> Any:
-    """The value of this key in the object `holder`. TypeError if it is not of this kind. Instead of
-    an empty list or object, azure-vnet writes null, so null becomes an empty value of the kind.
+    """The value of this key in the object `holder`. TypeError if the value is not of this kind.
+    Instead of an empty list or object, azure-vnet writes null, so null becomes an empty value of
+    this kind.
     """
     value = holder[key]
     if value is None:

@@ -60,7 +60,7 @@ class CleanupPlan:
         """Why a run would fail, for `phases.plan`; empty if it would not."""
         if self.is_report:  # it deletes nothing, so no error stops it
             return ""
-        return "; ".join(first_few(self.errors))
+        return "; ".join(self.errors)
 
     def __str__(self) -> str:
         return "\n".join(map(str, (*self.entries, *self.findings))) or "nothing to delete"
@@ -101,7 +101,7 @@ class CleanStaleAzureVnet:
     neighbours, each after it was read once more, and the routes.
 
     Without `ebtables` and `link_layer`, the rules and MAC addresses of this machine are used. A
-    host with another kernel needs both: a FakeHost needs FakeEbtables() and FakeLinkLayer().
+    host with another backend needs both: a FakeHost needs FakeEbtables() and FakeLinkLayer().
     """
 
     name = "clean-stale-azure-vnet"
@@ -109,6 +109,20 @@ class CleanStaleAzureVnet:
     host: Host = attrs.field(factory=Host.local, kw_only=True)
     ebtables: Ebtables = attrs.field(factory=EbtablesProgram, kw_only=True, repr=False)
     link_layer: LinkLayer = attrs.field(factory=KernelLinkLayer, kw_only=True, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse facts from two hosts, such as routes from this machine, but rules and MAC
+        addresses from fakes.
+        """
+        # Either the host, `ebtables` and `link_layer` all ask this machine's kernel, or none does.
+        # The host of an image has no kernel (None): `open_kernel` refuses it later.
+        is_this_machine = self.host.backend in {None, Host.local().backend}
+        for reader in (self.ebtables, self.link_layer):
+            if isinstance(reader, (EbtablesProgram, KernelLinkLayer)) != is_this_machine:
+                raise TypeError(
+                    "host=, ebtables= and link_layer= go together: leave out all three for this "
+                    "machine, and give all three for another backend, such as that of a FakeHost"
+                )
 
     def plan(self, _ctx: phases.Context | None = None) -> CleanupPlan:
         """Find out what is stale on this host now; change nothing. The context, which `phases.plan`
@@ -134,18 +148,7 @@ class CleanStaleAzureVnet:
             return self._clean(ctx)
 
     def _read_facts(self) -> CleanupFacts:
-        """Read from the host what `judge` needs. TypeError if the facts would come from two hosts,
-        such as routes from this machine, but rules and MAC addresses from fakes.
-        """
-        # By default, `ebtables` and `link_layer` ask this machine's kernel, so the host has to be
-        # this machine. An image has no kernel (None): `open_kernel` refuses it below.
-        has_this_kernel = self.host.backend in {None, Host.local().backend}
-        for reader in (self.ebtables, self.link_layer):
-            if isinstance(reader, (EbtablesProgram, KernelLinkLayer)) != has_this_kernel:
-                raise TypeError(
-                    "host=, ebtables= and link_layer= have to be of one host: leave out all three "
-                    "for this machine, and give all three for another one, such as a FakeHost"
-                )
+        """Read from the host what `judge` needs."""
         with self.host.open_kernel() as backend:
             rules = self._list_rules()
             # The devices are read after the rules, so that the rules of a new pod do not seem
@@ -178,8 +181,8 @@ class CleanStaleAzureVnet:
             return CleanupResult(plan=plan)
         for entry in plan.deletions:
             ctx.log.info("will %s", entry)
-        # The last moment at which a cancelled clean-up stops: from here on, all is deleted that the
-        # undo file has.
+        # Stop here if the run is cancelled. After this, everything is deleted that is in the undo
+        # file.
         ctx.check()
         undo_file = self._new_undo_file()
         self.host.files.write(undo_file, undo_script(plan.deletions), mode=0o600)
@@ -203,7 +206,7 @@ class CleanStaleAzureVnet:
         """
         files = [undo_file]
         deleted: list[Operation] = []
-        # If an error ends the block, it tells what was written and deleted by then.
+        # An error that ends the block says what was written and deleted by then.
         with recorded_in_errors(files=files, operations=deleted):
             rules = [entry.thing for entry in plan.deletions if isinstance(entry.thing, BridgeRule)]
             try:
@@ -216,7 +219,7 @@ class CleanStaleAzureVnet:
             problems: list[str] = []
             with self.host.open_kernel() as backend:
                 for entry in plan.deletions:
-                    problem = self._delete_unless_rule(entry.thing, backend)
+                    problem = self._delete_neighbour_or_route(entry.thing, backend)
                     if problem:
                         problems.append(problem)
                     else:
@@ -230,11 +233,11 @@ class CleanStaleAzureVnet:
                 raise _error(message, problems, kind="incomplete")
         return deleted
 
-    def _delete_unless_rule(
+    def _delete_neighbour_or_route(
         self, thing: BridgeRule | Neighbour | Route, backend: RouteBackend
     ) -> str:
-        """Delete the thing if it is a neighbour or a route. A rule is gone already, because
-        `_delete` has deleted all rules at once. Return why the thing remains; empty if it is gone.
+        """Delete the thing, and return why it remains; empty if it is gone. A rule is gone already,
+        because `_delete` has deleted all rules at once.
         """
         if isinstance(thing, Neighbour) and not self.link_layer.delete_neighbour(thing):
             return f"{thing} has changed since it was read, so it is not deleted"

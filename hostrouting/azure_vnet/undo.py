@@ -22,7 +22,7 @@ status=0
 
 def undo_script(entries: Iterable[CleanupEntry]) -> str:
     """A shell script that restores these entries. If a command fails, the others still run, and the
-    exit status is 1. The names of devices are not quoted, because all are azure-vnet's bridges.
+    exit status is 1. The names of devices need no quotes, because all are azure-vnet's bridges.
     """
     rules: list[BridgeRule] = []
     lines: list[str] = []
@@ -33,7 +33,7 @@ def undo_script(entries: Iterable[CleanupEntry]) -> str:
             lines += _neighbour_lines(entry.thing)
         else:
             lines.append(f"{_route_command(entry.thing)} || status=1")
-    if rules:
+    if rules:  # one command adds all of them
         lines += _rule_lines(rules)
     # `_HEAD` sets $status to 0, and each command that fails sets it to 1.
     return _HEAD + "\n".join([*lines, "exit $status", ""])
@@ -51,9 +51,9 @@ def _rule_lines(rules: list[BridgeRule]) -> list[str]:
 def _neighbour_lines(neighbour: Neighbour) -> list[str]:
     """The commands that add a neighbour again."""
     return [
-        # After the deletion, the kernel may have found out the address itself: `flush` deletes such
-        # an entry. It keeps a permanent one, which somebody has added: then `add` fails.
-        f"ip neigh flush to {neighbour.ip} dev {neighbour.dev} || status=1",
+        # After the deletion, the kernel may have found out the MAC address itself: `flush` deletes
+        # such an entry. If somebody has added a permanent entry, `flush` keeps it, and `add` fails.
+        f"ip neigh flush to {neighbour.ip} dev {neighbour.dev}",
         (
             f"ip neigh add {neighbour.ip} lladdr {neighbour.mac} dev {neighbour.dev} nud permanent "
             "|| status=1"
@@ -65,6 +65,6 @@ def _route_command(route: Route) -> str:
     """The command that adds a route again. azure-vnet's routes have one device and no gateway."""
     # Protocol and scope are numbers, because each host can give them other names.
     return (
-        f"ip -{route.prefix.family} route add {route.prefix} dev {route.devs[0]} "
+        f"ip route add {route.prefix} dev {route.devs[0]} "
         f"proto {route.protocol} scope {route.scope} metric {route.metric}"
     )

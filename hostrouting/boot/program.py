@@ -53,7 +53,7 @@ class Program(File):
     def has_content(self, files: Files) -> bool:
         """Whether the file on the host has the sources of the running library, and is undamaged. It
         need not have the right compiled files: without them, the program only starts more slowly.
-        Nor does the release of attrs count: otherwise two agents of one release, with different
+        It may have another release of attrs: otherwise two agents of one release, with different
         versions of attrs, would replace the program in turns.
         """
         return _has_our_sources(files.read_bytes(HostLayout.program_path) or b"")
@@ -64,15 +64,15 @@ class Program(File):
         """
         if self.interpreter is None:
             return pack(sources_of_program())
-        # `find` is the path of the node's Python; if there is none, `compile` raises the error. It
-        # returns the sources as well.
+        # If `find` finds no Python, `compile` raises the error. What `compile` returns includes the
+        # sources.
         return pack(self.interpreter.compile(self.interpreter.find(), sources_of_program()))
 
 
 @cache
 def _has_our_sources(program: bytes) -> bool:
-    """Whether these are the bytes of a program with the sources of the running library. Whatever
-    compiled files and attrs are in it, no other byte may differ from what `pack` makes.
+    """Whether `program` is what `pack` makes of the sources of the running library. Its compiled
+    files and its attrs do not matter.
     """
     wanted = _our_sources()
     # For a damaged archive, zipfile raises errors of many types, as BadZipFile or struct.error.

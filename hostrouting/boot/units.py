@@ -28,8 +28,8 @@ def _program(function: str) -> str:
     The shell opens the program, an archive, once as descriptor 3, and Python imports its modules
     from there (`/proc/self/fd/3`, which `call_code` adds to the folders of modules). If
     Python opened the file by its path for each module, it would fail when a run replaces the file.
-    Before the first import, Python judges what was opened: it exits with 99 if that is not root's,
-    or if others can write to it.
+    Before the first import, Python judges what was opened: it exits with 99 if the owner is not
+    root, or if others can write to it.
     """
     # With -I -S, Python loads nothing from folders that others may write to. The number before
     # `and` is 0 if the owner is root (0), and neither the group nor others may write (0o22).
@@ -43,6 +43,7 @@ def _program(function: str) -> str:
 _GATE_SCRIPT = rf"""
 unit=$1;
 program={HostLayout.program_path};
+interpreter={HostLayout.python_path};
 folder={HostLayout.run_directory};
 opening={HostLayout.opening_path};
 status=;
@@ -86,15 +87,33 @@ case $reason in *[![:space:]]*)
   pass;;
 esac;
 
+# Whoever can change the program, Python, or a folder on the way to them, could have anything run
+# here as root. `find_untrusted` (gate/trusted.py) judges more, such as the links on the way, but
+# only when Python runs already. This prints the first path that other users can change.
+open_to_others() {{
+  for path in $program $(readlink -f $interpreter); do
+    while [ "$path" ]; do set -- "$@" "$path"; path=${{path%/*}}; done;
+  done;
+  ls -ldnL "$@" 2>/dev/null |
+  while read -r mode _ owner _ _ _ _ _ path; do
+    case $mode,$owner in
+      ?????-??-*,0) ;;
+      *) printf "%s\\n" "$path"; break;;
+    esac;
+  done;
+}};
+open=$(open_to_others);
+
 # A unit may have a network of its own, which the + of the condition does not undo.
 in_network=;
 [ /proc/self/ns/net -ef /proc/1/ns/net ] || in_network="nsenter --target 1 --net --";
-$in_network {_program("gate")} & wait $!;
-status=$?;
+if [ "$open" ]; then
+  status=99;
+else
+  $in_network {_program("gate")} & wait $!;
+  status=$?;
+fi;
 [ $status != {PASSED} ] || pass;
-
-# The command that opens the gate needs this folder, which the program would have made.
-[ -d $folder ] || mkdir -m 755 $folder;
 [ $status != {REFUSED} ] || exit;
 
 # Any other status, even 0, means that the program did not run to its end.
@@ -104,9 +123,9 @@ say "<3>hostrouting: $unit was refused: the gate could not be run (exit $status)
 # and 127 say that nothing could be started. An empty file ends with 0, and prints nothing. -I -S:
 # Python loads nothing from folders that other users may write to.
 advice="install Python 3.10 or newer, as the package python3 or python3.N";
-pythons="{HostLayout.python_path} $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)";
+pythons="$interpreter $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)";
 [ $status != 99 ] || {{
-  say "<3>hostrouting: users other than root can change $program, so nothing of it was run";
+  say "<3>hostrouting: users other than root can change ${{open:-$program}}, so nothing was run";
   advice="to see what to do, as root: hostrouting status";
   pythons=;
 }};

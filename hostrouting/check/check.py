@@ -86,10 +86,8 @@ def find_what_may_come(report: CheckReport, config: HostRoutingConfig) -> str:
     if report.verdict == "ok":
         return ""
     snapshot = report.snapshot
-    # The families of which this host has a rule or a route. After a boot with ipv6.disable=1, it
-    # has none of IPv6, and no default route will come.
+    # After a boot with ipv6.disable=1, a host has no IPv6 rule, and no default route will come.
     present = {rule.family for rule in snapshot.rules}
-    present.update(route.prefix.family for route in snapshot.routes)
     missing = [
         family.missing_default
         for family in report.families
@@ -178,8 +176,8 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
     """
     parts_with_doubts: list[tuple[Part, tuple[Opinion, ...]]] = []
     for part in parts:
-        doubts = [each for each in part.opinions if each.grade is Grade.DOUBT]
-        judged = dict.fromkeys(each for each in doubts if each.name != NOT_JUDGED)
+        doubts = [opinion for opinion in part.opinions if opinion.grade is Grade.DOUBT]
+        judged = dict.fromkeys(doubt for doubt in doubts if doubt.name != NOT_JUDGED)
         parts_with_doubts.append((part, tuple(judged)))
     # Neighbouring parts with the same doubts make one range.
     for opinions, first, last in join_by_label(parts_with_doubts):
@@ -188,10 +186,10 @@ def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:
 
 
 def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
-    """Yield a doubt for each address of this host that the rules do not lead to table local: the
-    rule for that table was deleted, or is not the first. Then the host may not accept packets to
-    the address. In IPv6 it may accept them all the same, because Linux can look up table local
-    without a rule. Nothing shows whether Linux does, so this is only a doubt.
+    """Yield a doubt for each address of this host that the rules do not lead to table local,
+    because the rule for that table was deleted, or is not the first. The host may not accept
+    packets to such an address. This is only a doubt, because Linux can look up table local for IPv6
+    without a rule, and nothing shows whether it does.
 
     tests/hosts: networkd-took-the-local-rule, netbird-and-vrf.
     """
@@ -201,19 +199,16 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
     local = {route.prefix for route in fib.snapshot.routes if route.table == TABLE_LOCAL}
     for address in judge.devices.addresses:
         # An address on a port of a VRF is left out, because its local route is in the table of the
-        # VRF. So is an address of lo: no other host sends to 127.0.0.1, and yet it would be named
-        # wherever the rule is missing.
+        # VRF. Addresses of lo are left out, too, because no other host sends to 127.0.0.1.
         can_be_local = address.dev != "lo" and Prefix.of(address.ip) in local
-        # What is not judged is left to `_doubts_about_not_judged`.
-        if can_be_local and fib.lookup(address.ip).kind not in {"local", NOT_JUDGED}:
+        if can_be_local and fib.lookup(address.ip).kind != "local":
             yield Opinion(Grade.DOUBT, MISSING_RULE), int(address.ip), int(address.ip)
 
 
 def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterator[RangeInDoubt]:
     """Yield a doubt for each rule and route that the engine (`fib`) does not evaluate, if it
-    applies to addresses in these blocks. A rule or route for all addresses always counts. If no
-    default route is found, there are no blocks; but such a rule or route may lead to a default
-    route.
+    applies to addresses in these blocks. A rule or route for all addresses always counts, even if
+    there are no blocks because no default route is found: it may lead to a default route.
     """
     for name, prefix in not_judged(judge.fib):
         if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
@@ -239,9 +234,8 @@ def _check_once(backend: RouteBackend, config: HostRoutingConfig) -> CheckReport
 def _doubts_of_kernel(
     judge: Judge, report: FamilyReport, backend: RouteBackend
 ) -> Iterator[RangeInDoubt]:
-    """Ask the kernel about the first address of each part that is judged. Yield a doubt for each
-    such address where its answer does not agree with the decision that was computed from its
-    tables.
+    """Ask the kernel about the first address of each part that is judged. Yield a doubt for each of
+    these addresses where the kernel's answer does not agree with the decision of the part.
     """
     judged = [part for part in report.parts if part.opinion.name != NOT_JUDGED]
     # Linux has no answer for 0.0.0.0.
@@ -256,10 +250,10 @@ def _doubts_of_kernel(
 
 def _agrees(fib: Fib, decision: Decision, answer: Answer) -> bool:
     """Whether the answer of the kernel agrees with the decision that was computed from its tables.
-    An answer without a route agrees if the decision refuses packets alike. Otherwise both or
-    neither must keep packets on this host, and every device of the answer must be one of the
-    decision. Some may be missing, because Linux uses any of several next hops or equal default
-    routes.
+    An answer without a route agrees if the decision refuses packets in the same way. An answer with
+    a route agrees if both or neither keep packets on this host, and the decision has every device
+    of the answer. The answer may have fewer devices, because Linux uses any of several next hops or
+    equal default routes.
     """
     if answer.route is None:
         # If no route is found, Linux gives the same error as if a route says unreachable.

@@ -32,7 +32,9 @@ class Devices:
     def __init__(self, fib: Fib) -> None:
         """Take the devices, and the addresses of the family, from the snapshot of these tables."""
         self.links = fib.snapshot.links_by_name
-        self.addresses = [each for each in fib.snapshot.addresses if each.ip.version == fib.family]
+        self.addresses = [
+            address for address in fib.snapshot.addresses if address.ip.version == fib.family
+        ]
         self._fib = fib
 
     # Whose a device is.
@@ -105,20 +107,20 @@ class Devices:
         return routes
 
     def _leads_to_pods(self, route: Route) -> bool:
-        """Whether the route leads to pods of this node. A route to one address does if its device
-        is a pod's or a bridge of pods, and the address is not the device's own. A route to a
-        network does if its device is a bridge of pods, or is cilium_host (`POD_NETWORK_DEVS`) and
-        has an address in the network.
+        """Whether the route leads to pods of this node. A route to one address leads to a pod if
+        its device is a pod's or a bridge of pods, and the address is not the device's own. A route
+        to a network leads to pods if its device is a bridge of pods, or is cilium_host
+        (`POD_NETWORK_DEVS`) and has an address in the network.
         """
-        own = [address for address in self.addresses if address.dev in route.devs]
+        own_addresses = [address for address in self.addresses if address.dev in route.devs]
         is_by_bridge = any(self.is_used_as(dev, "bridge") for dev in route.devs)
         if route.prefix.is_single:
-            is_own = any(Prefix.of(address.ip) == route.prefix for address in own)
+            is_own = any(Prefix.of(address.ip) == route.prefix for address in own_addresses)
             is_by_pod = any(self.is_used_as(dev, "pod") for dev in route.devs)
             return not is_own and (is_by_pod or is_by_bridge)
         if route.prefix.length < 2:  # a default route, or one of its two halves
             return False
-        devs_in_network = [address.dev for address in own if address.ip in route.prefix]
+        devs_in_network = [address.dev for address in own_addresses if address.ip in route.prefix]
         return is_by_bridge or not set(POD_NETWORK_DEVS).isdisjoint(devs_in_network)
 
     # What a device leads to.

@@ -63,35 +63,42 @@ def find_uplinks(fib: Fib, devices: Devices, configured: frozenset[str]) -> Upli
     ones, all that may be meant are expected and in doubt.
     """
     links = devices.links
-    default_routes = list(_default_routes(fib))
-    devs_that_count = _devs_that_count(default_routes, links)
-    defaults = _routes_that_count(default_routes, devs_that_count, links)
+    all_defaults = list(_default_routes(fib))
+    devs_that_count = _devs_that_count(all_defaults, links)
+    defaults = _routes_that_count(all_defaults, devs_that_count, links)
     devs = configured
     doubtful: frozenset[str] = frozenset()
     if defaults and not configured:
         devs = frozenset(defaults[0].devs)
         doubtful = doubtful_devs(defaults, fib.snapshot)
-        all_devs = devs_of(defaults)
+        default_devs = devs_of(defaults)
         # If the first default route is only for root, packets of other users take another one, and
         # nobody knows which is meant.
-        if len(all_devs) > 1 and _may_be_for_some_users(fib, defaults[0]):
-            doubtful |= all_devs
-    # If a tunnel is expected: the devices of the first default route without a tunnel. If only one
-    # card may be meant, the tunnel sends its own packets by this card.
+        if len(default_devs) > 1 and _may_be_for_some_users(fib, defaults[0]):
+            doubtful |= default_devs
+    # If a tunnel is expected, it sends its own packets by a device of the first default route
+    # without a tunnel.
     below_tunnel = devs_hidden_by_a_tunnel(devs, defaults, links)
     card_below_tunnel = _card_below_tunnel(below_tunnel, devs, devices)
     hidden_card = None
-    # The tunnel hides the default route of this card only by a default route of its own. A tunnel
-    # that the configuration names may have none; then it is not among `devs_that_count`.
+    # A tunnel hides the default route of the card only if it has a default route itself, and so is
+    # among `devs_that_count`. A tunnel that the configuration names may have none.
     if has_tunnel(devs & devs_that_count, links):
         hidden_card = card_below_tunnel
     expected = devs | doubtful
-    # If no card is expected, but a dummy or a device in doubt (such as a tunnel), nothing shows
-    # which card is the uplink. A tunnel or tap that is not in doubt is the uplink itself.
-    is_card_known = bool(configured) or any(map(devices.may_be_card, expected))
-    has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
-    is_card_unknown = (bool(doubtful) or has_dummy) and not is_card_known
+    is_card_unknown = not configured and _is_card_unknown(expected, doubtful, devices)
     return Uplinks(expected, defaults, card_below_tunnel, hidden_card, doubtful, is_card_unknown)
+
+
+def _is_card_unknown(expected: frozenset[str], doubtful: frozenset[str], devices: Devices) -> bool:
+    """Whether nothing shows which card is the uplink: no card is expected, but a dummy or a device
+    in doubt, such as a tunnel. A tunnel that is not in doubt is itself the uplink.
+    """
+    if any(map(devices.may_be_card, expected)):
+        return False
+    links = devices.links
+    has_dummy = any(links[dev].kind == "dummy" for dev in expected & links.keys())
+    return bool(doubtful) or has_dummy
 
 
 # The default routes.
@@ -101,32 +108,32 @@ def _default_routes(fib: Fib) -> Iterator[Route]:
     """Yield the default routes for plain packets, in the order of the lookup. Routes and rules that
     refuse packets are ignored, because they do not change which device is meant.
     """
-    every = Prefix(fib.family, 0, 0)
+    all_addresses = Prefix(fib.family, 0, 0)
     for applied in fib.applied:
         # A rule with a `to`, or a `not to`, is not about all packets, even if its table has a
         # default route.
         if applied.table is None or applied.to is not None:
             continue
-        # Without a `to`, a rule selects plain packets to all addresses, or to none, so one address
-        # will do.
-        if not applied.selects_plain(every.first):
+        # Without a `to`, a rule selects plain packets to all addresses, or to none, so it is enough
+        # to try one address.
+        if not applied.selects_plain(all_addresses.first):
             continue
-        for route in _defaults_in(applied.table, every):
+        for route in _defaults_in(applied.table, all_addresses):
             if not suppresses(applied.rule, route):
                 yield route
 
 
-def _defaults_in(table: Table, every: Prefix) -> Iterator[Route]:
-    """Yield the default routes of a table, in the order in which Linux uses them. `every` is the
-    prefix of all addresses. Two routes to its halves, as VPNs add them, count as one: it has the
-    prefix of the first half and the next hops of both.
+def _defaults_in(table: Table, all_addresses: Prefix) -> Iterator[Route]:
+    """Yield the default routes of a table, in the order in which Linux uses them. Two routes to the
+    halves of all addresses, as VPNs add them, count as one default route, with the prefix of the
+    first half and the next hops of both.
     """
-    halves = [route for half in every.halves() for route in table.routes_to(half)[:1]]
+    halves = [route for half in all_addresses.halves() for route in table.routes_to(half)[:1]]
     if len(halves) == 2 and all(route.type == "unicast" for route in halves):
         first, second = halves
         next_hops = first.next_hops + second.next_hops
         yield first._replace(next_hops=tuple(dict.fromkeys(next_hops)))
-    for route in table.routes_to(every):
+    for route in table.routes_to(all_addresses):
         if route.type == "unicast":
             yield route
 
@@ -138,7 +145,7 @@ def _may_be_for_some_users(fib: Fib, default: Route) -> bool:
     """
     for applied in fib.applied:
         # Default routes are taken only from rules without a `to`. Such a rule selects plain packets
-        # to all addresses, or to none: so one address, such as 0, stands for all.
+        # to all addresses, or to none, so it is enough to try one address, such as 0.
         if applied.rule.table == default.table and applied.selects_plain(0):
             return "uidrange" in dict(applied.conditions)
     return False
@@ -160,21 +167,21 @@ def _routes_that_count(
     defaults: Iterable[Route], devs_that_count: frozenset[str], links: Mapping[str, Link]
 ) -> tuple[Route, ...]:
     """Return the default routes from which the expected devices are taken, with only those next
-    hops that lead through `devs_that_count`. A pair of routes to the halves of all addresses (/1)
-    is among `defaults` as one route.
+    hops that lead through `devs_that_count`. A default route is whole (/0), or is made of two
+    halves (/1), as `_defaults_in` says.
 
-    Whole default routes (/0) are taken. So are halves by a tunnel, because OpenVPN adds such routes
-    (`redirect-gateway def1`). Other halves are taken only if no card has a whole default route,
-    because they may be its default route then. Beside such a route, they probably lead packets
-    away, which the check has to find.
+    Whole default routes are taken. So are halves by a tunnel, because OpenVPN adds such routes
+    (`redirect-gateway def1`). Halves by a card are taken only if no card has a whole default route.
+    If a card has a whole one, the halves probably lead packets the wrong way, and the check has to
+    find that.
 
-    tests/hosts: bgp-halves-before-a-vpn (its only default route of length 0 is a tunnel's).
+    tests/hosts: bgp-halves-before-a-vpn (its only whole default route is a tunnel's).
     """
-    through_these = with_next_hops(defaults, lambda hop: hop.dev in devs_that_count)
-    whole = [route for route in through_these if route.prefix.length == 0]
+    usable = with_next_hops(defaults, lambda hop: hop.dev in devs_that_count)
+    whole = [route for route in usable if route.prefix.length == 0]
     if all(has_tunnel(route.devs, links) for route in whole):  # no card has a whole one
-        return tuple(through_these)
-    counted = [each for each in through_these if each in whole or has_tunnel(each.devs, links)]
+        return tuple(usable)
+    counted = [route for route in usable if route in whole or has_tunnel(route.devs, links)]
     return tuple(counted)
 
 
@@ -182,11 +189,11 @@ def _card_below_tunnel(
     below_tunnel: frozenset[str], expected: frozenset[str], devices: Devices
 ) -> str | None:
     """Return the card by which an expected tunnel sends its own packets, or None if that is
-    unclear. It is the only one of `below_tunnel`, the devices of the first default route without a
-    tunnel.
+    unclear. The card has to be the only device of the first default route without a tunnel
+    (`below_tunnel`).
 
-    If one of the expected devices is a card, as with eth0 beside wg0, the tunnel may use that card.
-    So another card is not returned: a card for a network of its own can have a default route, too.
+    If another card is expected instead, such as eth0 beside wg0, the tunnel may use the expected
+    card, so this is unclear: the default route may be that of a card for a network of its own.
 
     tests/hosts: rail-beside-a-named-full-tunnel, rail-beside-a-named-tunnel.
     """

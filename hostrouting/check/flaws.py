@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 def find_flaws(judge: Judge) -> Iterator[Finding]:
-    """Yield a warning if a card that is not expected has a default route, too. There is none if the
-    configuration names the devices, or if they are in doubt, because that doubt says more.
+    """Yield a warning if a card that is not expected has a default route, too. There is no warning
+    if the configuration names the expected devices, or if these are in doubt, because the doubt
+    says more.
 
-    A card does not count if a rule selects by its address: somebody has set it up beside the first
-    one, with a table of its own.
+    A card does not count if a rule selects by its address: somebody has given it a table of its
+    own, and uses it on purpose.
     """
     uplinks = judge.uplinks
     if judge.configured_devs or uplinks.doubtful:

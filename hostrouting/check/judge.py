@@ -113,7 +113,7 @@ class Judge:
         self.services = of_family(config.service_cidrs, fib.family)
         self.devices = Devices(fib)
         self.uplinks = find_uplinks(fib, self.devices, self.configured_devs)
-        self.refusals = Refusals(fib, self.devices, self.uplinks.devs, self.services)
+        self.refusals = Refusals(fib, self.devices, self.services)
         self._opinions: dict[tuple[int, bool], tuple[Route, Opinion]] = {}
         """The opinion on each route, by its `id` and `by_mark_or_iif`. The `id` is taken because to
         hash a route takes longer than to judge it; the route stays here, so that no other object
@@ -143,9 +143,9 @@ class Judge:
         return self._opinions[key][1]
 
     def opinion_on_packets_to(self, address: int, decision: Decision) -> Opinion:
-        """The opinion on packets to this address with this decision. If the address is that of a
-        pod of this node, and the decision does not lead to the pod, the packets escape. They are in
-        doubt if a route by the uplink is more specific than one of a CNI.
+        """The opinion on packets to this address with this decision. Packets also escape if the
+        address is a pod's on this node, and the decision does not lead to the pod. They are in
+        doubt if a route by the uplink hides a CNI's route to the address.
         """
         opinion = self.opinion(decision)
         route = decision.route
@@ -159,31 +159,28 @@ class Judge:
             if _misses(self, route, to_pods):
                 devs = decision.devs if route.type == "unicast" else ()
                 return Opinion(Grade.ESCAPE, PODS_HIDDEN, devs=devs, hidden=to_pods)
-        # A static route by the uplink, such as one of ours, may be older than a CNI, and now hide
-        # the CNI's route to the address. A route to a single address is always intended.
-        if (
-            opinion.name == EXPECTED
-            and route.has_gateway
-            and route.prefix.length
-            and not route.prefix.is_single
-        ):
-            # The route that Linux would use without this one and without ours.
-            hidden = next(
-                (
-                    each
-                    for each in self.fib.tables[route.table].covering(address)
-                    if each is not route and each.protocol != OURS
-                ),
-                None,
-            )
-            # It is a CNI's if a CNI makes the device, and the packets belong there.
-            if (
-                hidden is not None
-                and any(map(self.devices.cni_row, hidden.devs))
-                and self.opinion_on_route(hidden).belongs_elsewhere
-            ):
+        if opinion.name == EXPECTED:
+            hidden = self._cni_route_hidden_by(route, address)
+            if hidden is not None:
                 return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] hides [{hidden}]")
         return opinion
+
+    def _cni_route_hidden_by(self, route: Route, address: int) -> Route | None:
+        """The CNI's route that Linux would use for this address without `route`, which leads
+        through the uplink, and without our routes. A static route, such as one of ours, may be
+        older than a CNI, and now hide the CNI's route. None if no CNI's route is hidden.
+        """
+        # A route to a single address is always intended.
+        if not route.has_gateway or route.prefix.length == 0 or route.prefix.is_single:
+            return None
+        for hidden in self.fib.tables[route.table].covering(address):
+            if hidden is route or hidden.protocol == OURS:
+                continue
+            # The hidden route is a CNI's if a CNI makes its device, and packets belong there.
+            is_by_cni = any(map(self.devices.cni_row, hidden.devs))
+            is_of_cni = is_by_cni and self.opinion_on_route(hidden).belongs_elsewhere
+            return hidden if is_of_cni else None
+        return None
 
     def is_allowed(self, dev: str) -> bool:
         """Whether the configuration allows the device (`allowedDevs`)."""
@@ -211,7 +208,7 @@ def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
 
     A CNI's device is assumed to bring packets to pods, unless it is one of the expected devices
     (`uplinks.devs`), by which packets leave the host. An address of this host, or a broadcast
-    address, hides only a pod that has the same address.
+    address, hides only a pod with a route of its own.
 
     tests/hosts: rule-before-main-hides-calico-pods, tailscale-exit-node-hides-cni0,
     address-of-a-pod-on-lo, pod-has-a-broadcast-address.
@@ -219,7 +216,7 @@ def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
     if route.type in REFUSING:
         return True
     if route.type != "unicast":  # an address of this host, or a broadcast address
-        return route.prefix == to_pods.prefix and to_pods.prefix.is_single
+        return to_pods.prefix.is_single
     for dev in {*route.usable_devs}.difference(to_pods.devs):
         if dev in judge.uplinks.devs or judge.devices.cni_row(dev) is None:
             return True
@@ -285,10 +282,10 @@ def route_not_judged(_: Judge, taken: TakenRoute) -> Opinion | None:
 
 
 def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
-    """Judge a route by its devices: the worst opinion on one of them counts, because packets may
-    leave by each. If one of several equally bad opinions says that packets belong to a CNI's device
-    (`belongs_elsewhere`), this one is returned, so that no repair leads them away from the device.
-    The opinion names all devices by which packets escape.
+    """Judge a route by its devices: the worst opinion on a device counts, because packets may leave
+    by each. Of equally bad opinions, the one with packets that belong to a CNI's device
+    (`belongs_elsewhere`) counts, so that no repair leads them away from the device. The opinion
+    names all devices by which packets escape.
 
     In IPv4, a broadcast or multicast route is at least in doubt, because TCP does not connect by
     it.
@@ -302,10 +299,10 @@ def by_its_devices(judge: Judge, taken: TakenRoute) -> Opinion:
         # In the first place, so that `max` prefers it to an equal doubt about a device.
         opinions.insert(0, Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, reason))
     worst = max(opinions, key=lambda opinion: (opinion.grade, opinion.belongs_elsewhere))
-    escapes: list[str] = []
+    escape_devs: list[str] = []
     for opinion in opinions:
-        escapes += opinion.devs
-    return worst._replace(devs=tuple(escapes))
+        escape_devs += opinion.devs
+    return worst._replace(devs=tuple(escape_devs))
 
 
 RULES_FOR_ROUTES: tuple[Callable[[Judge, TakenRoute], Opinion | None], ...] = (
@@ -358,8 +355,8 @@ def by_a_doubtful_device(judge: Judge, dev: str, _: TakenRoute) -> Opinion | Non
 
 def route_without_a_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None:
     """Doubt a route without a gateway if its addresses are probably not on the link of the device,
-    so that nobody there answers for them. They are behind the router of the uplink or, if the
-    device is a bridge of pods, on other nodes.
+    so that nobody there answers for them. Such addresses are behind the router of the uplink or, if
+    the device is a bridge of pods, on other nodes.
 
     tests/hosts: on-link-by-mistake, ifupdown-without-the-router, cni0-for-all-pods; on-link-by-ra
     is fine.
@@ -371,10 +368,11 @@ def route_without_a_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinio
         return None
     if all(hop.gateway is not None for hop in route.next_hops if hop.dev == dev):
         return None
-    # The device's own networks, and perhaps all others, are on its link.
+    # Addresses of the device's own networks are on its link, and perhaps all others are, too.
     if judge.devices.is_connected(dev, route) or not _are_other_networks_off_link(judge, dev):
         return None
-    # The program that added the route may know the link, and the operator the neighbours.
+    # The program that added the route may know what is on the link. So may an operator, who allows
+    # the device.
     if route.protocol in PROTOCOLS_THAT_KNOW_THE_LINK or judge.is_allowed(dev):
         return None
     reason = f"[{route}] has no gateway, and {dev} is not in routeOverlap.allowedDevs"
@@ -449,14 +447,15 @@ def device_of_a_cni(judge: Judge, dev: str, taken: TakenRoute) -> Opinion | None
     cni, row = cni_row
     if (row.use == "pod" and taken.is_wide) or (row.use == "marked" and not taken.by_mark_or_iif):
         return None
-    # Left behind, because the addresses are those of another network? The route to a single pod
-    # may lie in any network.
+    # Is the device left behind, because the addresses are in the network of another device? The
+    # route to a single pod may lie in any network.
     if taken.is_wide:
         for owner in judge.devices.devs_with_network_around(taken.route.prefix):
             is_rival = owner in judge.uplinks.devs or judge.devices.is_used_as(owner, "bridge")
             if is_rival and owner != dev:
                 return Opinion(Grade.DOUBT, TWO_CNIS, f"{dev} beside the network of {owner}")
-    # Left behind, because the pods are another CNI's? Other devices lead to no pods of this node.
+    # Is the device left behind, because the pods of this node are another CNI's? A pod's own device
+    # leads only to this pod, and a device for marked packets need not lead to pods.
     if row.use in {"network", "bridge"}:
         for pod_dev, pods_cni in judge.devices.pod_devs_with_cni:
             if not _serves(cni, pods_cni):

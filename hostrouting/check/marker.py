@@ -48,8 +48,9 @@ def leave_marker(files: Files, report: CheckReport, findings: Sequence[Finding])
 def _marker_of(report: CheckReport, findings: Sequence[Finding]) -> tuple[str, list[str]]:
     """The path of the marker for the verdict of this report, and its lines. If the verdict is ok,
     the lines are "ok" and all findings, without their names; if it is undecided, each family in
-    doubt; if a default route is missing, just "no-default-route". If anything escapes, they are
-    the findings about escapes and missing default routes (`WRONG`), each after its name (`line`).
+    doubt; if a default route is missing, just "no-default-route". If anything escapes, the lines
+    are the findings about escapes and missing default routes (`WRONG`), each after its name
+    (`line`).
     """
     verdict = report.verdict
     if verdict == "ok":

@@ -57,8 +57,8 @@ class OtherPackets(NamedTuple):
 
 def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) -> Opinion:
     """The opinion on packets to this address that a rule treats differently from the plain packet,
-    such as marked ones. `end` says which packets, and where Linux leads them; `plain` is the
-    decision for the plain packet.
+    such as marked ones. `end` says which packets these are, and where Linux leads them; `plain` is
+    the decision for the plain packet.
     """
     met_conditions = dict(end.met_conditions)
     # CNIs have routes that are right only for packets that a rule selects by their mark or by the
@@ -72,8 +72,8 @@ def judge_other_end(judge: Judge, plain: Decision, end: OtherEnd, address: int) 
 
 
 def intended(judge: Judge, packets: OtherPackets) -> Opinion | None:
-    """Packets are fine if the operator has written the rule that sets them apart into
-    `intendedRules`. The rule may select these packets, or all except these.
+    """Packets are fine if `intendedRules` has the rule by which Linux treats them differently. The
+    rule may select these packets, or all except these.
 
     tests/hosts: policy-routing-intended, vpn-for-one-user-intended.
     """
@@ -84,31 +84,29 @@ def intended(judge: Judge, packets: OtherPackets) -> Opinion | None:
 def of_a_connection(judge: Judge, packets: OtherPackets) -> Opinion | None:
     """Judge packets of this host's own connections, if a rule selects by the source alone. TCP
     looks up a route twice: first without a source (`plain`), and then with the source that the
-    first route has given (`end`). So the packets of each connection have such a source, and must
-    not escape. None if the rule selects by anything else, or if no connection has the source.
-
-    The host also answers pods of this node from its own address, by kubelet for example. So if the
-    packets would not reach the pods, connections may have any address of the expected devices as
-    their source.
+    first route has given (`end`). The second lookup decides where the packets of a connection go,
+    so these must not escape. None if the rule selects by anything else, or if no connection has a
+    source of these packets.
 
     tests/hosts: node-address-into-a-vpn, src-that-has-a-rule, next-hops-by-flannel-first,
     clash-with-a-source, repaired-for-the-first-lookup-only; policy-routing-hides-cni0.
     """
-    can_have_each = _can_have_each_source(judge, packets)
-    # Usual packets need not meet a further condition, such as a mark. If the packets can have no
-    # source that connections have, connections do not send them.
-    if len(conditions_of(packets.end.rule)) > 1 or not any(can_have_each):
+    # For each source that a connection may have: whether the rule selects it.
+    source_matches = _source_matches(judge, packets)
+    # Usual packets do not meet a further condition, such as a mark. If no source is selected, no
+    # connection sends these packets.
+    if len(conditions_of(packets.end.rule)) > 1 or not any(source_matches):
         return None
     # If the first lookup leads to a CNI's device, and the second one to the uplink, nobody knows
     # whether the network beyond the uplink takes packets that did not go through the CNI's device.
-    is_by_a_cni = judge.opinion(packets.plain).belongs_elsewhere
-    if is_by_a_cni and packets.opinion_on_route.name == EXPECTED:
+    is_first_by_a_cni = judge.opinion(packets.plain).belongs_elsewhere
+    if is_first_by_a_cni and packets.opinion_on_route.name == EXPECTED:
         return doubt_the_packets(judge, packets)
     if packets.opinion_on_route.grade is Grade.DOUBT:
         return by_a_device_in_doubt(judge, packets) or doubt_the_packets(judge, packets)
     if packets.opinion_on_route.grade is Grade.FINE:
         return FINE
-    if all(can_have_each):
+    if all(source_matches):
         # The report has to name the decision for connections, not the one for the plain packet.
         return packets.opinion_on_route._replace(decision=packets.end.decision)
     return doubt_the_packets(judge, packets)  # the escape depends on the source that Linux chooses
@@ -133,8 +131,7 @@ def from_a_device(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
 def fine_by_its_route(_: Judge, packets: OtherPackets) -> Opinion | None:
     """Packets are fine if the judge finds their route fine. Some routes of CNIs are right only for
-    packets that are marked or arrive on a device: `judge_other_end` has considered whether these
-    packets are such.
+    packets that are marked or arrive on a device; `judge_other_end` has considered that.
 
     tests/hosts: cilium-native and istio-tproxy (a mark).
     """
@@ -163,9 +160,9 @@ def of_a_user_network(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
 
 def wrong_by_any_device(judge: Judge, packets: OtherPackets) -> Opinion | None:
-    """Doubt packets that may be lost whatever device they leave by: no unicast route decides for
-    them, or a doubtful one, for example a route without a gateway. The functions after this one in
-    `RULES_FOR_OTHER_ENDS` look only at the device, and would say that such packets are fine.
+    """Doubt packets that may be lost whatever device they leave by, because no unicast route
+    decides for them, or the route is doubtful, for example without a gateway. The functions after
+    this one in `RULES_FOR_OTHER_ENDS` look only at the device, and would find such packets fine.
 
     tests/hosts: anycast-address-on-lo-refused.
     """
@@ -179,8 +176,8 @@ def by_the_device_of_the_source(judge: Judge, packets: OtherPackets) -> Opinion 
     address. From an address of lo, they are fine by any card, because only the service with this
     address sends them.
 
-    None if connections of this host may have the source. Only some of their packets may meet the
-    further conditions of the rule, and would then leave by this device even if they are for pods.
+    None if connections of this host may have the source. Some of their packets may be for pods,
+    meet the further conditions of the rule, and wrongly leave by this device.
 
     tests/hosts: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """
@@ -188,7 +185,7 @@ def by_the_device_of_the_source(judge: Judge, packets: OtherPackets) -> Opinion 
     if (
         "from" not in packets.met_conditions
         or sources is None
-        or any(_can_have_each_source(judge, packets))
+        or any(_source_matches(judge, packets))
     ):
         return None
     devs_with_source = {dev for block, dev in judge.fib.own_blocks if sources.overlaps(block)}
@@ -196,31 +193,31 @@ def by_the_device_of_the_source(judge: Judge, packets: OtherPackets) -> Opinion 
     if not owners:  # only pods, and the devices of CNIs that lead to them, have such addresses
         return FINE
     devs = judge.fib.possible_devs(packets.end.decision)
-    is_of_lo = owners == {"lo"} and all(map(judge.devices.may_be_card, devs))
-    is_of_device = len(owners) == 1 and owners == set(devs)
-    return FINE if is_of_device or is_of_lo else None
+    is_from_lo_by_cards = owners == {"lo"} and all(map(judge.devices.may_be_card, devs))
+    is_by_the_owner = len(owners) == 1 and owners == set(devs)
+    return FINE if is_by_the_owner or is_from_lo_by_cards else None
 
 
-def _can_have_each_source(judge: Judge, packets: OtherPackets) -> list[bool]:
+def _source_matches(judge: Judge, packets: OtherPackets) -> list[bool]:
     """For each source that connections of this host may have: whether these packets can have it.
     Empty if the rule does not select by the source.
 
-    The sources are those that Linux may choose in the first lookup. But if these packets have none
-    of them, and would not reach pods of this node, the sources are the addresses of the expected
-    devices, because the host may answer pods from these.
+    The sources are those that Linux may choose in the first lookup. But if none of these matches,
+    and the packets would not reach pods of this node, the sources are the addresses of the expected
+    devices, because the host (kubelet for example) may answer pods from these.
     """
     block = packets.end.rule.src
     if block is None:
         return []
     # The packets are from the block or, if they meet no condition of the rule, from elsewhere.
     is_inside = bool(packets.met_conditions)
-    can_have_each = [(ip in block) is is_inside for ip in _sources_of(judge, packets.plain)]
-    if any(can_have_each) or packets.opinion_on_route.name != PODS_HIDDEN:
-        return can_have_each
+    matches = [(ip in block) is is_inside for ip in _sources_of(judge, packets.plain)]
+    if any(matches) or packets.opinion_on_route.name != PODS_HIDDEN:
+        return matches
     return [
-        (each.ip in block) is is_inside
-        for each in judge.devices.global_addresses
-        if each.dev in judge.uplinks.devs
+        (address.ip in block) is is_inside
+        for address in judge.devices.global_addresses
+        if address.dev in judge.uplinks.devs
     ]
 
 
@@ -242,20 +239,20 @@ def _sources_of(judge: Judge, decision: Decision) -> list[IP]:
 def _addresses_for(hop: NextHop, judge: Judge) -> list[Address]:
     """The addresses that may be the source of packets by this next hop. In IPv4, there is only one:
     the first whose network has the gateway, or else the first of the device, of lo, or of any
-    device. In IPv6, the destination decides between all addresses of the device or, if it has none,
-    of the host.
+    device. In IPv6, all addresses of the device are possible or, if it has none, all of the host:
+    the destination decides.
 
     tests/hosts: unnumbered-fabric-and-a-second-card-ipv6.
     """
-    every = judge.devices.global_addresses
-    own = [address for address in every if address.dev == hop.dev]
+    host_addresses = judge.devices.global_addresses
+    device_addresses = [address for address in host_addresses if address.dev == hop.dev]
     if judge.fib.family != IPV4:
-        return own or every
+        return device_addresses or host_addresses
     beside_gateway: list[Address] = []
     if hop.gateway is not None:
-        beside_gateway = [address for address in own if hop.gateway in address.network]
-    of_lo = [address for address in every if address.dev == "lo"]
-    return (beside_gateway or own or of_lo or every)[:1]
+        beside_gateway = [address for address in device_addresses if hop.gateway in address.network]
+    lo_addresses = [address for address in host_addresses if address.dev == "lo"]
+    return (beside_gateway or device_addresses or lo_addresses or host_addresses)[:1]
 
 
 def bound_to_its_device(_: Judge, packets: OtherPackets) -> Opinion | None:
@@ -270,8 +267,8 @@ def bound_to_its_device(_: Judge, packets: OtherPackets) -> Opinion | None:
 
 
 def of_a_vpn(judge: Judge, packets: OtherPackets) -> Opinion | None:
-    """Marked packets are fine if they leave by no other device than the card below the tunnel. They
-    are the VPN's own packets: it marks them, so that they do not leave by the tunnel again.
+    """Marked packets are fine if they leave only by the card below the tunnel. They are the VPN's
+    own packets: the VPN marks them, so that they do not leave by the tunnel again.
 
     tests/hosts: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
     """
@@ -282,8 +279,8 @@ def of_a_vpn(judge: Judge, packets: OtherPackets) -> Opinion | None:
 
 
 def by_a_device_in_doubt(_: Judge, packets: OtherPackets) -> Opinion | None:
-    """Doubt these packets if the judge doubts their route for this reason: several devices may be
-    the intended uplink, and the route leads through one of them (`DEFAULT_ROUTES`).
+    """Doubt these packets if the judge doubts their route because several devices may be the
+    intended uplink, and the route leads through one of these (`DEFAULT_ROUTES`).
 
     tests/hosts: second-card-for-root, mihomo-tun.
     """

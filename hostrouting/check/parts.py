@@ -30,8 +30,8 @@ def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
     for low, high in judge.fib.cells(first, last):
         decision, other_ends = judge.fib.ends(low)
         opinion = judge.opinion_on_packets_to(low, decision)
-        others = dict.fromkeys(judge_other_end(judge, decision, end, low) for end in other_ends)
-        yield Part(low, high, decision, opinion, tuple(others))
+        others = tuple(judge_other_end(judge, decision, end, low) for end in other_ends)
+        yield Part(low, high, decision, opinion, others)
 
 
 def join_by_label(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, int, int]]:
@@ -42,7 +42,7 @@ def join_by_label(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T
     Addresses of this host without a label are included in the range before them, so that they do
     not split it.
     """
-    open_label: T | None = None  # that of the range from `first` to `last`, which may go on
+    open_label: T | None = None  # of the range from `first` to `last`, which may continue
     first = last = -1
     for part, label in labelled:
         is_neighbour = part.first == last + 1

@@ -14,7 +14,7 @@ or an address of the CNI in the range.
 4. Everything else is an escape.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hostrouting.check.devices import Devices
@@ -33,17 +33,17 @@ class Refusals(NamedTuple):
 
     fib: Fib
     devices: Devices
-    uplinks: Collection[str]
-    """The expected devices."""
     services: tuple[Prefix, ...]
 
     def opinion(self, route: Route) -> Opinion:
         """Judge a route that refuses packets. It is fine if a row of the table of CNIs fits, and
-        the host proves that the route is the CNI's. A row asks for one of three proofs: a device of
-        the CNI, its address at the start of the range ("first"), or its pod in the range
-        ("inside"). The route is in doubt if the row fits, but no such pod is in the range, or only
-        routes to other nodes show the CNI, as on a drained node; or if no row fits, but the range
-        may be a node's block and holds a pod. Otherwise it is an escape.
+        the host proves that the route is the CNI's. A row asks for one of three proofs: the CNI has
+        a device on the host ("device"), with the first address of the range ("first"), or with an
+        address or a pod in the range ("inside").
+
+        The route is in doubt if a row fits, but nothing of the CNI is inside, or only routes to
+        other nodes show the CNI, as on a drained node. It is also in doubt if no row fits, but the
+        range may be a node's block and holds a pod. Otherwise it is an escape.
         """
         # A CNI has no addresses in the networks of services, so it refuses none there.
         if any(route.prefix.overlaps(services) for services in self.services):
@@ -54,7 +54,7 @@ class Refusals(NamedTuple):
                 if not self._fits(cni, row, route):
                     continue
                 has_cni = self.devices.has_cni(cni)
-                # Only "inside" is still open: `_fits` asks for "first", and `has_cni` is "device".
+                # `_fits` has asked for the proof "first", and `has_cni` is the proof "device".
                 is_inside = any(self.devices.cni_of(dev) is cni for dev in inside)
                 if has_cni and (row.proof != "inside" or is_inside):
                     return Opinion(Grade.FINE, POD_BLOCK, f"{route.prefix} ({cni.name})")
@@ -66,39 +66,35 @@ class Refusals(NamedTuple):
             return Opinion(Grade.DOUBT, DOUBTFUL_ROUTE, f"[{route}] refuses them, but holds pods")
         return Opinion(Grade.ESCAPE, route.type)
 
-    def _has_blocks_of_others(self, row: Refusal, refused: Route) -> bool:
-        """Whether routes to other nodes show that the refused route may be a CNI's: the host has a
-        route as the CNI adds it for the block of another node. It has the protocol of the CNI's
-        `row`, a gateway, and the length of the refused block. False if other programs add such
-        routes with this protocol, too (`protocol_shows_cni`).
+    def _has_blocks_of_others(self, row: Refusal, refusing: Route) -> bool:
+        """Whether routes to other nodes show that this refusing route may be a CNI's: one of them
+        looks like a CNI's route to the block of another node. Such a route has the protocol of the
+        CNI's `row`, a gateway, and a prefix as long as that of the refusing route.
         """
-        return row.protocol_shows_cni and any(
-            route.prefix.length == refused.prefix.length
+        return any(
+            route.prefix.length == refusing.prefix.length
             for route in self.fib.routes
             if route.protocol == row.protocol and route.has_gateway
         )
 
-    def _devs_inside(self, refused: Route) -> Iterator[str]:
+    def _devs_inside(self, refusing: Route) -> Iterator[str]:
         """Yield the devices whose addresses or pods are inside the refused range: they show whether
         the range is a CNI's, and which one's. A device counts if it has an address in the range, or
         if a more specific route of the same table leads into the range by it without a gateway.
-        Routes by the uplink (an expected device) do not count, because no pod is behind it.
         """
         for route in self.fib.routes:
-            if route.table != refused.table or route.has_gateway:
+            if route.table != refusing.table or route.has_gateway:
                 continue
-            if route.prefix != refused.prefix and route.prefix in refused.prefix:
-                for dev in route.devs:
-                    if dev not in self.uplinks:
-                        yield dev
+            if route.prefix != refusing.prefix and route.prefix in refusing.prefix:
+                yield from route.devs
         for address in self.devices.addresses:
-            if address.ip in refused.prefix:
+            if address.ip in refusing.prefix:
                 yield address.dev
 
     def _fits(self, cni: Cni, row: Refusal, route: Route) -> bool:
-        """Whether `row`, a kind of route with which the CNI refuses packets, describes this route:
-        its protocol, type and length. If the CNI refuses only the subnet of this node (`proof` is
-        "first"), a device of the CNI must have the first address, too.
+        """Whether this row of the CNI describes the route: its protocol, type and length. If the
+        CNI refuses only the subnet of this node (`proof` is "first"), a device of the CNI must also
+        have the first address of the route.
         """
         if row.protocol != route.protocol or route.type not in row.types:
             return False
@@ -107,5 +103,10 @@ class Refusals(NamedTuple):
         shortest, longest = row.lengths[route.prefix.family]
         if not shortest <= route.prefix.length <= longest:
             return False
-        firsts = [each for each in self.devices.addresses if int(each.ip) == route.prefix.first]
-        return row.proof != "first" or any(self.devices.cni_of(each.dev) is cni for each in firsts)
+        if row.proof != "first":
+            return True
+        return any(
+            self.devices.cni_of(address.dev) is cni
+            for address in self.devices.addresses
+            if int(address.ip) == route.prefix.first
+        )

@@ -69,8 +69,8 @@ def propose_repair(
     escaping = [part for part in parts if part.escape is not None]
     if not escaping:
         return Repair()
-    # For each part, by its first address: why its route has to be deleted; None if a route that is
-    # added may help.
+    # By the first address of each part: why its route has to be deleted; None if an added route may
+    # help.
     why_delete = {part.first: _why_delete_instead(judge, part) for part in escaping}
     to_add: set[tuple[Prefix, int]] = set()  # each prefix with its metric
     for part in escaping:
@@ -78,10 +78,10 @@ def propose_repair(
         # repairs that.
         if part.opinion.grade is Grade.ESCAPE and why_delete[part.first] is None:
             # A part lies in exactly one block.
-            [block] = [each for each in blocks if each.first <= part.first <= each.last]
-            to_add.update(_prefixes_to_add(judge, part, block))
+            [around] = [block for block in blocks if block.first <= part.first <= block.last]
+            to_add.update(_prefixes_to_add(judge, part, around))
     dev, possible, why_not_made = _routes_to(judge, sorted(to_add))
-    # Judge all again with the possible routes, and keep those that help.
+    # Judge everything again with the possible routes, and keep the routes that help.
     routes, changes = _proven(judge, parts, possible, blocks)
     # Each range as it is judged with the routes, and why it is not repaired. The reason is None if
     # the routes repair the range, or if nothing escaped there.
@@ -89,7 +89,7 @@ def propose_repair(
     for change in changes:
         why = None
         if change.before.escape is not None and not _is_repaired(change):
-            why = why_delete[change.before.first] or _why_still(change.after, why_not_made)
+            why = why_delete[change.before.first] or _why_no_route_helps(change.after, why_not_made)
         ranges.append((change.after, why))
     unrepairable: list[Unrepairable] = []
     if any(why is not None for _, why in ranges):
@@ -122,34 +122,34 @@ def _inside(cidr: Prefix, ranges: RangesWithWhy) -> RangesWithWhy:
 
 
 def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
-    """Return why a repair adds no route for this part, and an operator has to delete the escaping
-    route instead: it hides a right one, such as a CNI's route ("below-a-cni"), which Linux uses
-    once the escaping route is gone. An added route would hide the right one, too. None if none is
-    hidden.
+    """Return why an operator has to delete the escaping route of this part, and a repair adds none:
+    the escaping route hides a right route, such as a CNI's ("below-a-cni"), and an added route
+    would hide it, too. Linux uses the right route once the escaping route is deleted. None if no
+    right route is hidden.
     """
     decision = part.decision
     # The routes to the first address are those to the whole part.
     covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
     covering += judge.devices.routes_to_pods.covering(part.first)  # they may be in other tables
     for route in covering:
-        # A right one leads the packets where they belong: by another device than the uplink.
+        # A right route leads the packets where they belong: by another device than the uplink.
         if route != decision.route and judge.opinion_on_route(route).belongs_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]")
     return None
 
 
 def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[Prefix, int]]:
-    """Yield the prefixes for new routes that Linux would use for this part, a range of the block,
-    each with the metric of the route.
+    """Yield one or two prefixes for new routes that Linux would use for this part, each with the
+    metric of the route. The part is a range of the block, which is a CIDR or several joined.
 
-    Usually this is the prefix of the block, which is a CIDR or several joined. But if the present
-    route to the part has a prefix that is as long or longer, Linux would not use a route to the
-    block; so the prefix of the present route is taken.
+    Usually the prefix is that of the block. But if the present route to the part has a prefix that
+    is as long or longer, Linux would not use a route to the block. Then the prefix of the present
+    route is taken.
 
-    In two cases, the halves of this prefix are yielded, as far as they overlap the part: the
-    present route has the metric 0 or 1, so that no lower one is left for ours; or the prefix is
-    that of all addresses, which a static route may not have. A single address has no halves, so no
-    route can help there.
+    In two cases, this prefix will not do, and its two halves are yielded. Either the present route
+    has the metric 0 or 1, so no lower metric is left for ours. Or the prefix is that of all
+    addresses, which a static route may not have. `_useful_routes` later leaves out a half that is
+    not needed. A single address has no halves, so no route can help there.
     """
     # The route to the first address is that to the whole part.
     present = judge.fib.tables[TABLE_MAIN].best(part.first)
@@ -160,14 +160,13 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[
         metric = present.metric  # a route of ours is replaced
         if present.protocol != OURS:
             # Linux prefers the lower metric. Ours is 1, the lowest that both families have, so that
-            # it stays lower if the present route gets another metric.
+            # it stays lower if the present route gets another metric. None: it cannot be lower.
             metric = 1 if present.metric > 1 else None
     if prefix.length > 0 and metric is not None:
         yield prefix, metric
     elif not prefix.is_single:
         for half in prefix.halves():
-            if part.first <= half.last and half.first <= part.last:
-                yield half, _HIGH_METRIC
+            yield half, _HIGH_METRIC
 
 
 # By which device the routes lead.
@@ -176,18 +175,18 @@ def _prefixes_to_add(judge: Judge, part: Part, block: Prefix) -> Iterator[tuple[
 def _routes_to(
     judge: Judge, prefixes: Sequence[tuple[Prefix, int]]
 ) -> tuple[str | None, list[Route], Why | None]:
-    """Make the routes to these prefixes, with these metrics. Return the device that the
-    configuration has to name for them (None if it need not name one), the routes, and why some
-    routes cannot be made (None if all can).
+    """Make the routes to these prefixes, with these metrics. Return three things: the device that a
+    configuration has to name for the routes (None if it need not name one), the routes, and why
+    some are missing: no gateway or no device (None if there is no such reason).
 
-    First routes without a named device are tried, because such a configuration fits many hosts;
-    then each expected device, until there is a route.
+    First the configuration names no device, because then it fits many hosts. If that gives no
+    route, each expected device is tried, until one gives a route.
     """
-    uplinks = judge.uplinks
+    expected = judge.uplinks
     uplink = Uplink(judge.fib.snapshot, judge.fib.family)
-    devs = [dev for dev in sorted(uplinks.devs) if _may_lead_out(judge, dev)]
+    devs = [dev for dev in sorted(expected.devs) if _may_lead_out(judge, dev)]
     # While it is unclear which device is meant, a repair could lead through the wrong one.
-    if uplinks.doubtful or not devs:
+    if expected.doubtful or not devs:
         return None, [], _NO_DEVICE
     why: Why | None
     for dev in [None, *devs]:
@@ -197,9 +196,9 @@ def _routes_to(
             route = uplink.route_to(prefix, dev=dev, metric=metric)
             if isinstance(route, Need):  # not a route, but what it lacks
                 why = Why("no-gateway", f"a repair needs {route}")
-            # Leave out a route through a device that is not expected, or to a reserved prefix: a
-            # configuration cannot have that.
-            elif not is_reserved(prefix) and uplinks.devs.issuperset(route.devs):
+            # A configuration cannot have a route to a reserved prefix, and a route through a device
+            # that is not expected repairs nothing.
+            elif not is_reserved(prefix) and expected.devs.issuperset(route.devs):
                 routes.append(route)
         if routes:
             return dev, routes, why
@@ -207,9 +206,10 @@ def _routes_to(
 
 
 def _may_lead_out(judge: Judge, dev: str) -> bool:
-    """Whether a repair may lead through this expected device, and a configuration can name it. A
-    tunnel may be a VPN's, so it is used only if the configuration names it already. A tap needs no
-    name: where a card could be the uplink, too, the tap is in doubt, and there is no repair at all.
+    """Whether a repair may lead through this expected device: a configuration can name it, and it
+    is not a tunnel. A tunnel may be a VPN's, so it is used only if the configuration names it
+    already. A tap is used, too: if a card could be the uplink instead, the tap is in doubt, and no
+    repair is proposed at all.
     """
     link = judge.devices.links.get(dev)
     is_named = dev in judge.configured_devs
@@ -220,9 +220,10 @@ def _may_lead_out(judge: Judge, dev: str) -> bool:
 
 
 def _with_rules(judge: Judge, cidr: Prefix, ranges: RangesWithWhy) -> RangesWithWhy:
-    """Look for rules that repair the ranges of the CIDR that no route repairs. Return the ranges;
-    if a rule repairs a range, its `Why` then has this rule (`Why.rule`). A rule for the whole CIDR
-    is tried first, and then a rule for each network of pods of this node that packets do not reach.
+    """Look for rules that repair ranges of the CIDR that no route repairs. Return all ranges; where
+    a rule repairs a range, the range's `Why` now has the rule (`Why.rule`). First a rule for the
+    whole CIDR is tried, then a rule for each network of pods of this node that packets do not
+    reach.
     """
     destinations = {cidr: None}
     for part, _ in ranges:
@@ -236,12 +237,9 @@ def _with_rules(judge: Judge, cidr: Prefix, ranges: RangesWithWhy) -> RangesWith
 
 
 def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> RangesWithWhy:
-    """Try a rule by which packets to this destination look up table main before the rule by which
-    they escape. Return the ranges; the `Why` of each range that the rule repairs then has the rule.
-
-    If the rule is not worth proposing, the ranges are returned unchanged. It must not make a range
-    worse, or lead packets away from a device where they are fine, such as a CNI's. While it is in
-    doubt which default route is meant, the rule must also leave nothing in doubt.
+    """Try a new rule for packets to this destination: to look up table main, before the rule by
+    which they escape. Return all ranges; where the new rule repairs a range, the range's `Why` now
+    has the rule. If the rule is not worth proposing, the ranges are returned unchanged.
     """
     before = list(find_parts(judge, destination.first, destination.last))
     priority = _priority_before(judge, before)
@@ -249,50 +247,59 @@ def _with_rule(judge: Judge, destination: Prefix, ranges: RangesWithWhy) -> Rang
         return ranges
     rule = Rule(judge.fib.family, priority, table=TABLE_MAIN, dst=destination)
     changes = _changes(judge, before, judge.fib.with_rules([rule]), [destination])
-    if _is_worse(changes):
+    if not _is_worth_proposing(judge, changes):
         return ranges
-    for old, new in changes:
-        # Packets that rightly leave by another device than the uplink must still leave by it.
-        if old.opinion.belongs_elsewhere and old.decision.devs != new.decision.devs:
-            return ranges
-        if judge.uplinks.doubtful and new.worst_grade is not Grade.FINE:
-            return ranges
-    # The rule is worth proposing: note it for the ranges that it repairs.
     after = [change.after for change in changes]
     with_rule: RangesWithWhy = []
     for part, why in ranges:
         is_inside = destination.first <= part.first <= destination.last
-        # `why.rule` is there if the rule for another destination repairs the range already.
+        # If `why.rule` is set, the rule for another destination repairs the range already.
         needs_rule = is_inside and why is not None and why.rule is None
         if needs_rule and _is_repaired(Change(part, _part_around(after, part.first))):
-            # The reason is now the present rule by which the packets escape, because the new rule
-            # is the remedy for that. The reason in `why` may be a route that has to be deleted.
-            with_rule.append((part, _why_still(part)._replace(rule=rule)))
+            # Make a `Why` that blames the rule by which packets escape, because the new rule is the
+            # remedy for that: `why` may blame a route that has to be deleted.
+            with_rule.append((part, _why_no_route_helps(part)._replace(rule=rule)))
         else:
             with_rule.append((part, why))
     return with_rule
 
 
+def _is_worth_proposing(judge: Judge, changes: Sequence[Change]) -> bool:
+    """Whether a rule with these changes is worth proposing. The rule must not make a range worse,
+    or lead packets away from a device where they are fine, such as a CNI's. While the uplink is in
+    doubt, the rule must also leave nothing in doubt.
+    """
+    if _is_worse(changes):
+        return False
+    for before, after in changes:
+        # Packets that rightly leave by another device than the uplink must still leave by it.
+        if before.opinion.belongs_elsewhere and before.decision.devs != after.decision.devs:
+            return False
+        if judge.uplinks.doubtful and after.worst_grade is not Grade.FINE:
+            return False
+    return True
+
+
 def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
     """The priority at which a new rule comes just before the first rule by which packets to these
-    parts escape. Only rules that look up another table than main and local count: a rule that
-    refuses packets is left alone, because refusal is what it is for. None if there is no such rule,
-    or if the new rule would come before the one for table local.
+    parts escape. Rules that look up main or local do not count. Rules that refuse packets do not
+    count, either, because refusal is what they are for. None if no rule counts, or if the new rule
+    would come before the rule for table local.
     """
     priorities: list[int] = []
     for part in parts:
         for opinion in part.opinions:
-            # An opinion about the host's own connections has its own decision. Any other opinion
-            # that packets escape is about plain packets.
+            # An escape of the host's own connections has its own decision. Any other escape is one
+            # of plain packets.
             rule = (opinion.decision or part.decision).rule
             if opinion.grade is not Grade.ESCAPE or rule is None:
                 continue
             # A rule that refuses packets has table 0.
             if rule.table not in {0, TABLE_LOCAL, TABLE_MAIN}:
                 priorities.append(rule.priority - 1)
-    # With a priority equal to that of the rule for table local, the new rule comes after it.
-    of_local = [rule.priority for rule in judge.fib.rules if rule.table == TABLE_LOCAL]
-    if not priorities or min(priorities) < max(of_local, default=0):
+    # A new rule with the same priority as the rule for table local comes after that rule.
+    local_priorities = [rule.priority for rule in judge.fib.rules if rule.table == TABLE_LOCAL]
+    if not priorities or min(priorities) < max(local_priorities, default=0):
         return None
     return min(priorities)
 
@@ -303,10 +310,9 @@ def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
 def _proven(
     judge: Judge, parts: Sequence[Part], routes: list[Route], blocks: Sequence[Prefix]
 ) -> tuple[list[Route], list[Change]]:
-    """Judge everything again (all `blocks`) with these routes added. Return those routes with which
-    packets no longer leave the wrong way, and how each range is judged without and with them. If
-    anything would be worse with them, return no routes, and each part as unchanged
-    (`Change(part, part)`).
+    """Judge everything again (all `blocks`) with these routes added. Return the useful routes, and
+    how each range is judged without and with them. If they would make anything worse, return no
+    routes, and each part as unchanged (`Change(part, part)`).
     """
     changes = _changes(judge, parts, judge.fib.with_routes(routes), blocks)
     useful = _useful_routes(routes, changes)
@@ -354,9 +360,8 @@ def _is_repaired(change: Change) -> bool:
 
 
 def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[Route]:
-    """The routes that are needed: those that decide for a range that escaped before and does not
-    now. The others are not needed: an earlier rule decides in their place, or they decide only for
-    ranges that were fine.
+    """The routes that decide for a range that escaped before and does not now. The others are not
+    needed: an earlier rule decides in their place, or they decide only for ranges that were fine.
     """
     # Compare by `id`, because to hash a route takes long. The decisions hold these very routes.
     deciding = {
@@ -367,14 +372,14 @@ def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[R
     return [route for route in routes if id(route) in deciding]
 
 
-def _why_still(part: Part, why_not_made: Why | None = None) -> Why:
-    """Why this part is not repaired by the proposed routes. An earlier rule may decide, so that
-    Linux does not look up table main, where the routes are; or some routes could not be made
-    (`why_not_made`). Otherwise no new route can be more specific than the present one, or
-    packets would still be lost with a new one (`_NOT_PROVEN`).
+def _why_no_route_helps(part: Part, why_not_made: Why | None = None) -> Why:
+    """Why no route in table main repairs this part. There are three reasons: an earlier rule
+    decides, so Linux does not look up table main; a route could not be made (`why_not_made`); or
+    no new route is more specific than the present one, or packets would still be lost with it
+    (`_NOT_PROVEN`).
     """
-    # If nothing escapes any more, a new doubt keeps the part from being repaired. Then the reason
-    # comes from the decision for plain packets.
+    # If nothing escapes with the routes, but something is newly in doubt, the decision for plain
+    # packets gives the reason.
     _, decision = part.escape or (part.opinion, part.decision)
     if decision.rule is not None and decision.rule.table == TABLE_LOCAL:
         return Why("earlier-rule", f"[{decision.route}] comes before table main")

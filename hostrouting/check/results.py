@@ -55,7 +55,6 @@ MISSING_RULE = "missing-rule"
 FATES: dict[str, str] = {
     "no-route": "has no route",
     **{kind: refused.fate for kind, refused in REFUSING.items()},
-    OWN_RANGE: "stays on this host",
     "local": "stays on this host",
     "anycast": "stays on this host",
     "broadcast": "is broadcast",
@@ -105,7 +104,7 @@ class Part(NamedTuple):
     opinion: Opinion
     """The opinion on plain packets."""
     other_opinions: tuple[Opinion, ...] = ()
-    """The opinions on other packets, such as marked ones, each once."""
+    """The opinions on other packets, such as marked ones."""
 
     @property
     def opinions(self) -> tuple[Opinion, ...]:
@@ -164,13 +163,11 @@ class Escape(NamedTuple):
     @property
     def _fate(self) -> str:
         """What happens to the packets, in words: "leaves through eth1", or "is dropped" if they
-        leave by no device. It is "may leave through" if packets escape only by some devices of the
-        route, or by those of an equal default route.
+        leave by no device. The verb is "may leave through" if packets escape only by some devices
+        of the route, or by those of an equal default route.
         """
         if not self.devs:
-            # PODS_HIDDEN is not in FATES, because it says only that packets miss the pods. The
-            # kind of the decision says where they go instead.
-            return FATES.get(self.kind) or FATES[self.decision.kind]
+            return FATES[self.decision.kind]
         verb = "leaves through"
         if set(self.devs) != set(self.decision.devs):
             verb = "may leave through"
@@ -195,13 +192,13 @@ Reason: TypeAlias = Literal["below-a-cni", "earlier-rule", "no-device", "no-gate
 
 
 class Why(NamedTuple):
-    """Why no route repairs an address."""
+    """Why no route repairs an address, and the rule that repairs it instead, if there is one."""
 
     reason: Reason
     cause: str
     """The reason in words that follow a colon, with the route or the rule."""
     rule: Rule | None = None
-    """The rule to add, which repairs the address instead of a route; None if no rule does."""
+    """The rule to add; None if no rule repairs the address."""
 
 
 class Unrepairable(NamedTuple):
@@ -252,7 +249,7 @@ class FamilyReport(NamedTuple):
     @property
     def verdict(self) -> Verdict:
         """The worst that can be said of this family: "overlap" if an address escapes,
-        "no-default-route" if there is none to say which devices are expected, "undecided" if
+        "no-default-route" if no default route says which devices are expected, "undecided" if
         something is in doubt, else "ok".
         """
         if self.escapes:
@@ -268,8 +265,8 @@ class FamilyReport(NamedTuple):
 
     @property
     def node_ip(self) -> IP | None:
-        """The address for kubelet's `--node-ip`: the only one of the expected devices that is not
-        link-local. None if there is none, or if there are several.
+        """The address for kubelet's `--node-ip`: the only address of the expected devices, if
+        link-local ones do not count. None if there is no such address, or if there are several.
         """
         ips: set[IP] = set()
         for address in self.snapshot.addresses:
@@ -280,8 +277,8 @@ class FamilyReport(NamedTuple):
         return ips.pop() if len(ips) == 1 else None
 
     def why_unrepaired(self, address: int) -> Why | None:
-        """Why the repair has no route that leads this address back out by an expected device; None
-        if it has one. The address has to be one that escapes.
+        """Why no route of the repair brings packets to this address, which escapes, back to an
+        expected device. None if a route does.
         """
         ranges = self.repair.unrepairable  # sorted, and without overlap
         # The last range that begins at the address or before it.
@@ -292,8 +289,8 @@ class FamilyReport(NamedTuple):
 
     @property
     def missing_default(self) -> str:
-        """If the verdict is no-default-route: a short sentence that the default route is missing,
-        or the rule that leads to it. Otherwise empty.
+        """If the verdict is no-default-route: a short sentence about what is missing, the default
+        route or the rule that leads to it. Otherwise empty.
         """
         if self.verdict != "no-default-route":
             return ""
@@ -354,10 +351,12 @@ class CheckReport(NamedTuple):
 
     @property
     def node_ips(self) -> dict[int, IP]:
-        """By family (4, 6): the address of the expected devices, for kubelet's `--node-ip`.
-        Families without exactly one are left out.
+        """By family (4, 6): the address for kubelet's `--node-ip` (`FamilyReport.node_ip`).
+        Families without such an address are left out.
         """
-        return {each.family: each.node_ip for each in self.families if each.node_ip is not None}
+        return {
+            report.family: report.node_ip for report in self.families if report.node_ip is not None
+        }
 
     @property
     def doubts(self) -> tuple[Finding, ...]:

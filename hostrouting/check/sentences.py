@@ -48,7 +48,7 @@ def check_findings(report: CheckReport, *, mode: Mode = "WARN") -> tuple[Finding
         findings += _describe_repair(report)
     findings += caveats
     findings += _describe_allowances(report)
-    return tuple(dict.fromkeys(findings))  # each once, if both families have the same one
+    return tuple(dict.fromkeys(findings))  # a finding of both families is shown once
 
 
 # What escapes.
@@ -98,12 +98,12 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
 
 def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> bool:
     """Whether the remedy for this escape is to delete the route by which packets escape. A route
-    that refuses them or keeps them on this host is always to be deleted.
+    that refuses packets or keeps them on this host is always to be deleted.
 
     A route through devices is to be deleted only if no static route can repair the range
-    (`_is_stuck`). Even then it stays if it is a default route, one of ours, or in another table
-    than main, which may be a VPN's. The escape of packets to pods of this node (PODS_HIDDEN) has a
-    remedy of its own.
+    (`_is_stuck`). Even then, these stay: a default route, a route of ours, and a route in another
+    table than main, which may be a VPN's. A route that hides pods of this node (PODS_HIDDEN) stays,
+    too: the route to the pods may be the wrong one.
     """
     if not escape.devs:  # no packet leaves: the route refuses them or keeps them
         return True
@@ -123,8 +123,9 @@ def _is_stuck(escape: Escape, family: FamilyReport) -> bool:
 
 def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
     """Whether the operator may have intended this escape, and so may want to allow its devices:
-    packets leave only by tunnels or bridges of guests. Other devices are not proposed for
-    `allowedDevs`: a card, InfiniBand or a dummy is probably the very outage that the check is for.
+    packets leave only by tunnels or bridges of guests. Packets that leave by a card, InfiniBand or
+    a dummy are probably the fault that the check is there to find, so these devices are not
+    proposed for `allowedDevs`.
 
     False if no static route can ever repair the escape (`_is_stuck`): then the route by which the
     packets leave has to go.
@@ -141,10 +142,10 @@ def _may_be_intended(escape: Escape, family: FamilyReport) -> bool:
 
 
 def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
-    """The name of the CNI that has added the route by which packets leave the wrong way (OVERLAP);
-    empty if there is none, or if they are refused. Such a route has a gateway, and the protocol of
-    a CNI on this host. It may be right, because the CNI knows how its pods are reached, and the
-    default gateway may not know it.
+    """The name of the CNI that has added the route by which packets leave the wrong way (OVERLAP).
+    Empty if no CNI has, or if packets escape in another way. A CNI's route has a gateway, and the
+    protocol of a CNI on this host. The route may be right, because the CNI knows how its pods are
+    reached, and the default gateway may not know it.
 
     tests/hosts: calico-routes-by-a-second-card.
     """
@@ -187,7 +188,7 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
 
 
 def _describe_repair(report: CheckReport) -> Iterator[Finding]:
-    """Yield a finding about the routes that repair what escapes, if there are any. Its sentence
+    """Yield a finding with the routes that repair what escapes, if there are any. The sentence also
     says what the repair costs: hosts behind the devices by which packets escape now are no longer
     reached.
     """
@@ -196,9 +197,11 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     mappings = [route.to_mapping() for route in report.routes]
     sentence = f"{counted(len(mappings), 'static route')} would repair it"
     remedy = None
+    # There are no commands if the new routes would replace routes of ours. An operator may want to
+    # keep these, so there is no remedy then.
     if repair_commands(report):
         remedy = Remedy(f"add to staticRoutes.routes: {json.dumps(mappings)}")
-    else:  # routes of ours are in their place, and an operator may want to keep those
+    else:
         sentence += ", in place of routes of hostrouting (see hostrouting status)"
     ranges: dict[str, None] = {}
     devs: dict[str, None] = {}
@@ -215,8 +218,8 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
 
 def repair_commands(report: CheckReport) -> tuple[str, ...]:
     """The commands that add the routes of a repair (`report.resolved`) until the next boot. These
-    routes do not get the protocol of hostrouting, so `apply` does not delete them. If a
-    configured route leads the same way as one of these, `apply` keeps this one and adds nothing.
+    routes do not get the protocol of hostrouting, so `apply` does not delete them, and adds no
+    configured route that leads the same way as one of them.
 
     There are no commands if a route to add has the key of a present route of ours: Linux refuses to
     add it beside ours, so only a configuration repairs the host.
@@ -242,7 +245,8 @@ def _addition_command(route: Route) -> str:
 
 def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator[Finding]:
     """Yield a finding for each reason why no route repairs a range, with all of its ranges."""
-    by_why = grouped((each.why, (each.first, each.last)) for each in family.repair.unrepairable)
+    unrepairable = family.repair.unrepairable
+    by_why = grouped((item.why, (item.first, item.last)) for item in unrepairable)
     for why, ranges in by_why.items():
         extents = [extent(family.family, *each) for each in ranges]
         where = spoken(extents, most=3)
@@ -250,8 +254,8 @@ def _describe_unrepairable(family: FamilyReport, severity: Severity) -> Iterator
         facts: dict[str, Any] = {"reason": why.reason, "ranges": extents}
         remedy: Remedy | None = None
         if why.rule is not None:
-            # Another program's rule leads the packets away. A finding prints the command after this
-            # text: it adds `why.rule` before that rule.
+            # Another program's rule leads the packets away. The command is printed after this text,
+            # and adds a rule (`why.rule`) before that rule.
             what_to_do = (
                 "exclude this network in the program that added the rule; until the next boot"
             )
@@ -331,8 +335,8 @@ def describe_doubts(family: int, doubts: Iterable[RangeInDoubt]) -> Iterator[Fin
 
 
 def _describe_allowances(report: CheckReport) -> Iterator[Finding]:
-    """Yield one note about all ranges that leave through devices that are allowed but not expected,
-    with what allows them. If there are no such ranges, there is no note.
+    """Yield one note about all ranges that leave through devices that are allowed but not expected.
+    The note says what allows the devices. If there are no such ranges, there is no note.
     """
     allowed: list[tuple[str, str]] = []
     for family in report.families:

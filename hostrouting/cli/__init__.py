@@ -20,14 +20,14 @@ def run() -> int:
     import gc  # noqa: PLC0415  as in `main`
     import signal  # noqa: PLC0415  as in `main`
 
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup has it ignored
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # under nohup, SIGHUP is ignored
         # A closed terminal ends a run as SIGTERM does: routes are rolled back.
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     # The garbage collector would search the 35,000 objects of a check again and again, which took a
     # sixth of the time, although all of them are in use to the end.
     gc.set_threshold(50_000)
     code = main()
-    gc.freeze()  # Python would look for garbage once more when it exits
+    gc.freeze()  # else Python would look for garbage once more when it exits
     return code
 
 

@@ -40,8 +40,8 @@ def is_confirmed(seconds: float, changes: Iterable[str]) -> bool:
     question = (
         f"Press only Enter within {seconds:g} s to keep this change. Otherwise it is taken back."
     )
-    # `_ask` puts the answer into `_answers`, and so does a signal. It runs in a thread, because it
-    # hangs while the terminal is stopped (Ctrl-S) and takes no text.
+    # `_ask` puts the answer into `_answers`, and so does a signal. `_ask` runs in a thread, because
+    # it hangs while the terminal is stopped (Ctrl-S) and takes no text.
     Thread(target=_ask, args=[*changes, question], daemon=True).start()
     # Look for an answer every 0.05 s. A wait for the thread would miss a signal that comes just
     # before the wait begins.

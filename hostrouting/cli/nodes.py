@@ -44,5 +44,8 @@ def _lines(groups: Mapping[NodeProblem, list[str]]) -> Iterator[str]:
         yield f"{heading}: {problem.sentence}" if problem.sentence else heading
         yield f"  {printable(spoken(nodes, most=6))}"  # a file name can have several lines
         if problem.repair:
-            yield "  repair, for staticRoutes.routes of their configuration:"
+            yield (
+                "  repair, for staticRoutes.routes of their configuration, in place of those with "
+                "the same destination:"
+            )
             yield f"    {json.dumps(json_value(problem.repair))}"

@@ -185,8 +185,7 @@ def module_of(name: str) -> Any:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    # The width is fixed, because argparse would ask the terminal for it with each option, which
-    # takes long.
+    # With a fixed width, argparse does not ask the terminal again for each option, which is slow.
     common: dict[str, Any] = {
         "epilog": EXIT_CODES,
         "formatter_class": partial(argparse.RawDescriptionHelpFormatter, width=78),
@@ -198,10 +197,10 @@ def make_parser() -> argparse.ArgumentParser:
     for name, (summary, arguments) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, **common)
         exclusive = _ONLY_ONE_OF.get(name, ())
-        # Python 3.11 cannot print the usage of a group without options.
-        either = command.add_mutually_exclusive_group() if exclusive else command
+        # Without exclusive arguments, no group: Python 3.11 cannot print the usage of an empty one.
+        exclusive_group = command.add_mutually_exclusive_group() if exclusive else command
         for argument in arguments:
-            group = either if argument in exclusive else command
+            group = exclusive_group if argument in exclusive else command
             action = group.add_argument(argument, **_ARGUMENTS[argument])
             if argument == "--config":
                 # The commands that take CIDRs, `check` and `repair`, need no file.

@@ -34,9 +34,8 @@ class TaskRun(NamedTuple):
     ) -> Iterator[str]:
         """The lines of the page that say how the run ended, and what it changed. After a success,
         the first line ends with `done` or, if nothing was changed, with `nothing` (if given). After
-        a failure, it says what failed. `shown_below` are findings that the page shows after
-        these lines, with their remedies. These lines leave them out, except in a line FAILED, which
-        has the sentence of the first error of a step.
+        a failure, the first line says what failed. `shown_below` are findings that the page shows
+        after these lines, so they are left out here; only a line FAILED may repeat a sentence.
         """
         if not self.report.ok:
             yield from self._failure_lines({finding.sentence for finding in shown_below})
@@ -49,9 +48,9 @@ class TaskRun(NamedTuple):
         yield from indented("removed ", self.removed)
 
     def _failure_lines(self, shown_below: Collection[str]) -> Iterator[str]:
-        # Why the run failed or stopped, before the list of what it has changed. `shown_below` are
-        # the sentences of the findings that the page shows below, with their remedies. Of these, a
-        # line FAILED has the first error of a step, and the others are left out here.
+        # Why the run failed or stopped, and the heading of the list of what it has changed. For
+        # each step, a line FAILED has the first error, and the other errors follow with their
+        # remedies, except those whose sentences are `shown_below`, later on the page.
         for step in self.report.failures:
             errors = [
                 finding
@@ -61,9 +60,11 @@ class TaskRun(NamedTuple):
             if errors:
                 first = errors[0]
                 yield f"FAILED: {first.sentence}"
-                lines = finding_lines([each for each in errors if each.sentence not in shown_below])
+                lines = finding_lines(
+                    [error for error in errors if error.sentence not in shown_below]
+                )
                 if first.sentence not in shown_below:
-                    next(lines)  # the line of the first, which is above
+                    next(lines)  # skip the sentence of `first`, but not its remedy
                 yield from lines
             else:
                 yield f"FAILED: {str(step.error) or type(step.error).__name__}"

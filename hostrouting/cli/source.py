@@ -44,7 +44,7 @@ def find_config(arguments: argparse.Namespace, host: Host) -> HostRoutingConfig:
         return HostRoutingConfig.load(arguments.config)
     # Only `check` has --snapshots.
     if arguments.snapshot is not None or getattr(arguments, "snapshots", None):
-        return HostRoutingConfig()  # a snapshot is of another host, and not what is installed here
+        return HostRoutingConfig()  # what is installed here is not for the host of a snapshot
     from hostrouting.install.installed import read_installed  # noqa: PLC0415  not for a snapshot
 
     return read_installed(host)
@@ -63,9 +63,9 @@ def _faults_named(argument: str) -> Iterator[None]:
 
 
 def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration by which `check` judges: `known`, which is in a file or installed, with
-    what is typed. CIDRs replace its expectedCidrs, and devices of --dev its expectedDevs. Its
-    serviceCidrs stay, and are checked, too. ConfigError if it has no CIDRs then.
+    """The configuration by which `check` judges: `known`, from a file or installed, changed by what
+    is typed. Typed CIDRs replace expectedCidrs, and devices of --dev replace expectedDevs. The
+    serviceCidrs stay, and are checked, too. ConfigError if there are no CIDRs to check.
     """
     section = known.route_overlap
     if arguments.cidrs:
@@ -84,10 +84,10 @@ def config_to_check(known: HostRoutingConfig, arguments: argparse.Namespace) -> 
 
 
 def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) -> HostRoutingConfig:
-    """The configuration to which `repair` adds routes: `known`, which is in a file or installed,
-    with what is typed. Typed CIDRs are added to its expectedCidrs, and the devices of --allow to
-    its allowedDevs, because whoever applies the result wants to keep what is checked and allowed
-    now. Devices of --dev replace its expectedDevs.
+    """The configuration to which `repair` adds routes: `known`, from a file or installed, changed
+    by what is typed. Typed CIDRs are added to expectedCidrs, and devices of --allow to allowedDevs:
+    whoever applies the result wants to keep what is checked and allowed now. Devices of --dev
+    replace expectedDevs.
     """
     section = config_to_check(known, arguments).route_overlap
     expected = (*known.route_overlap.expected_cidrs, *section.expected_cidrs)
@@ -98,7 +98,7 @@ def config_to_repair(known: HostRoutingConfig, arguments: argparse.Namespace) ->
     return known._replace(route_overlap=section)
 
 
-def check_or_load(
+def check_host_or_snapshot(
     arguments: argparse.Namespace, host: Host, config: HostRoutingConfig
 ) -> HostCheck:
     """Check this host, or the saved snapshot that --snapshot names, against `config`. The commands

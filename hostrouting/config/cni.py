@@ -89,8 +89,8 @@ _BLOCKS = {4: (20, 32), 6: (116, 128)}
 def _devices(
     network: str = "", *, pod: str = "", bridge: str = "", marked: str = ""
 ) -> tuple[Device, ...]:
-    """Make the rows for the devices of a CNI. The name of each argument says what the devices in it
-    are for (`Use`): those in `marked` are for packets with a mark of the CNI. A device is written
+    """Make the rows for the devices of a CNI. Each argument lists the devices of one use (`Use`):
+    `marked` means that a device is for packets with a mark of the CNI. A device is written
     "PATTERN KIND [KIND…]", with commas between devices.
     """
     lists: dict[Use, str] = {"network": network, "pod": pod, "bridge": bridge, "marked": marked}

@@ -138,8 +138,8 @@ def _precedes_gate(unit: str) -> bool:
     means each of its instances, too.
     """
     name, at, _ = unit.removesuffix(".service").partition("@")
-    # Of systemd's own services, only the machines, systemd-nspawn@, can wait. Each netplan-wpa-
-    # service connects a card to its WLAN.
+    # All of systemd's own services come early, except the machines (systemd-nspawn@). A service
+    # netplan-wpa-… connects a card to its WLAN.
     is_early = name.startswith(("systemd-", "netplan-wpa-")) and name != "systemd-nspawn"
     return unit in _OUR_UNITS or is_early or f"{name}{at}" in _EARLY
 
@@ -308,9 +308,9 @@ class StaticRoutesConfig(NamedTuple):
         """
         index_by_key: dict[RouteKey, int] = {}
         for index, route in enumerate(self.routes):
-            first = index_by_key.setdefault(route.key, index)
-            if first != index:
-                rule = f"has the destination and the metric of routes[{first}]"
+            first_index = index_by_key.setdefault(route.key, index)
+            if first_index != index:
+                rule = f"has the destination and the metric of routes[{first_index}]"
                 remedy = "remove one of the two, or give them different metrics"
                 yield Fault(f"routes[{index}]", show(str(route.destination)), rule, remedy)
         if self.routes and not self.enabled:
@@ -378,7 +378,7 @@ class RouteOverlapConfig(NamedTuple):
         keeps gated units from starting. In the mode WARN, no verdict does.
         """
         if verdict == "undecided":
-            return self.undecided == "refuse"  # a fault unless the mode is STRICT
+            return self.undecided == "refuse"  # allowed only in the mode STRICT
         return self.is_strict and verdict != "ok"
 
 
@@ -407,8 +407,8 @@ class ProbeRewriteConfig(NamedTuple):
 
     def faults_between_fields(self) -> Iterator[Fault]:
         """Yield a fault if there are interfaces but the rewrite is not enabled, or if it is enabled
-        without an interface. Several interfaces are a fault together with `ensure_route`, because
-        its route can lead through only one.
+        without an interface. With `ensure_route`, several interfaces are a fault, because the route
+        can lead through only one of them.
         """
         enabled, interfaces = self.enabled, self.interfaces
         if interfaces and not enabled:
@@ -501,8 +501,8 @@ class HostRoutingConfig(NamedTuple):
         given: object = mapping  # JSON need not be an object, whatever the type of `mapping` says
         our_keys = fields_of(cls)
         if isinstance(given, Mapping) and _OUR_KEY in given:  # an agent's own file
-            # Our settings belong under our key. Beside it, our names are misplaced, except those in
-            # _AGENTS_MAY_HAVE, which are settings of the agent there.
+            # Our settings belong under our key. Beside this key, a setting of ours is misplaced; a
+            # name in _AGENTS_MAY_HAVE is a setting of the agent there.
             misplaced = [key for key in our_keys if key in given and key not in _AGENTS_MAY_HAVE]
             if misplaced:
                 rule = f"is beside {_OUR_KEY}, where it would be ignored"
@@ -517,11 +517,11 @@ class HostRoutingConfig(NamedTuple):
             if (
                 not isinstance(given, Mapping)
                 or any(key in our_keys for key in given)
-                # Only a misspelt key of ours has a remedy, which names the right key.
+                # A key of ours was misspelt: only then a remedy is given, with the right key.
                 or any(fault.remedy for fault in error.faults)
             ):
                 raise
-            # No key is ours, so this is probably an agent's own file: also name the key it lacks.
+            # No key is ours, so this is probably an agent's own file, in which our key is missing.
             remedy = "an agent's own file has the configuration under this key"
             missing = Fault(_OUR_KEY, "", "missing", remedy)
             raise ConfigError([*error.faults, missing]) from error
@@ -534,7 +534,7 @@ class HostRoutingConfig(NamedTuple):
     def parts(self) -> tuple[PassPart, ...]:
         """The parts of the work on a host's routing that this configuration asks for, in the order
         of PARTS: set the static routes, load the probe rewrite, check for overlaps. The first part
-        also sets the route for replies to probes, so it can be needed without static routes.
+        also sets the route for replies to probes, so this part can be needed without static routes.
         """
         probes = self.probe_rewrite
         has_reply_route = probes.enabled and probes.ensure_route
@@ -550,7 +550,7 @@ class HostRoutingConfig(NamedTuple):
         """Whether a host needs no files of hostrouting for this configuration: no unit
         waits for the gate, and systemd-networkd is not told to keep routes that it does not know.
         """
-        # `parts` need not be asked for: if there is one, a unit is gated (gate.units is not empty).
+        # Without gated units, there are no `parts` either (`gated_units`), so they are not checked.
         return not gated_units(self) and self.manage_foreign != "keep"
 
     def replaced(self, names: Iterable[str], other: "HostRoutingConfig") -> "HostRoutingConfig":
@@ -573,8 +573,8 @@ _AGENTS_MAY_HAVE = ("gate", "guard")
 
 def gated_units(config: HostRoutingConfig) -> tuple[str, ...]:
     """Return the units that start only after the gate has checked the routing: those of the section
-    `gate`. Without this section, it is systemd-nspawn@.service if there are static routes, CIDRs to
-    check or a probe rewrite, and otherwise none.
+    `gate`. Without this section, systemd-nspawn@.service is gated if there are static routes, CIDRs
+    to check or a probe rewrite; otherwise no unit is.
     """
     if config.gate is not None:
         return tuple(sorted(set(config.gate.units)))

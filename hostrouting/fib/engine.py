@@ -157,12 +157,12 @@ class Table(ByPrefix):
 def _rank(route: Route) -> tuple[bool, int, int]:
     """The sort key of the routes to one prefix: Linux uses the route with the lowest key.
 
-    An IPv6 route that is only for packets from some sources comes first (False < True). With such a
-    route, Linux uses no other route to the prefix: packets from other sources are sent by a route
-    to a shorter prefix. `decide` says not-judged for such a route.
+    An IPv6 route that is only for packets from some sources comes first (False < True), so that
+    `decide` sees it and says not-judged. The other routes to the prefix do not matter then: Linux
+    sends packets from other sources by a route to a shorter prefix.
     """
-    is_for_all = route.source is None
-    return is_for_all, *route.rank
+    is_for_all_sources = route.source is None
+    return is_for_all_sources, *route.rank
 
 
 # What a rule does with the packets that it selects.
@@ -242,9 +242,11 @@ class AppliedRule(NamedTuple):
     @property
     def is_for_a_device(self) -> bool:
         """Whether the rule selects only packets that this host forwards, by the device on which
-        they arrive (`iif cni0`). Not so with `iif lo`: packets that this host sends count as
-        arriving on lo. The answer is for rules without `not`: a rule `not iif cni0` selects every
-        packet here (`Fib.applied`), so it is never asked about, and nobody writes `not iif lo`.
+        they arrive (`iif cni0`). A rule `iif lo` does not: packets that this host sends count as
+        arriving on lo.
+
+        Rules with `not` need no answer: for the engine, `not iif cni0` selects every packet
+        (`Fib.applied`), and nobody writes `not iif lo`.
         """
         return self.rule.iif not in {None, "lo"}
 
@@ -265,20 +267,23 @@ def conditions_of(rule: Rule) -> tuple[Condition, ...]:
     """The selectors of a rule that can tell apart two packets that this host sends to the same
     address. So `to` is left out, and `iif lo`, which every packet of this host meets.
     """
-    selectors = rule.selectors()
-    return tuple(each for each in selectors if each[0] != "to" and each != ("iif", "lo"))
+    return tuple(
+        selector
+        for selector in rule.selectors()
+        if selector[0] != "to" and selector != ("iif", "lo")
+    )
 
 
 def _is_never_met(rule: Rule, condition: Condition, fib: "Fib") -> bool:
     """Whether no packet that the engine follows meets this condition of the rule, such as `from
-    10.0.0.0/8`. Two conditions are never met: a `from` that contains no address of this host, so
-    that no socket can have it; and the `iif` of a rule with `not`. The answer is about the
-    condition alone: whether the `not` then selects the packets is the caller's part.
+    10.0.0.0/8`. Two conditions are never met: a `from` that contains no address of this host, and
+    the `iif` of a rule with `not`. The caller applies the `not` to the answer.
     """
     name, _ = condition
     if name == "iif":
         # For a rule `iif cni0`, the engine follows packets that arrive on cni0, and they meet the
-        # condition. For `not iif cni0`, it follows only what this host sends, which has no iif.
+        # condition. For `not iif cni0`, it follows only packets that this host sends, and these do
+        # not arrive on cni0.
         return rule.invert
     sources = rule.src
     if name != "from" or sources is None:
@@ -305,7 +310,7 @@ def _plain_meets(rule: Rule, condition: Condition) -> bool:
     if name == "from" and rule.src is not None:
         # For a packet without a source, IPv4 compares `from` with 0.0.0.0; no IPv6 `from` matches.
         return rule.family == IPV4 and rule.src.first == 0
-    return False  # it needs a device, a protocol or a port, for example
+    return False  # the condition names a device, a protocol or a port, for example
 
 
 # All rules.
@@ -342,8 +347,8 @@ class Fib:
 
     @cached_property
     def own_blocks(self) -> list[tuple[Prefix, str]]:
-        """The addresses that a socket of this host may have, each with its device: those of
-        devices, and each range (AnyIP) that a `local` route leads to this host.
+        """The addresses that a socket of this host may have, with the device of each: the addresses
+        of devices, and each range that belongs to this host by a `local` route (AnyIP).
         """
         blocks = [(Prefix.of(address.ip), address.dev) for address in self.snapshot.addresses]
         for route in self.snapshot.routes:
@@ -354,16 +359,17 @@ class Fib:
     @cached_property
     def applied(self) -> list[AppliedRule]:
         """The rules that select some packets that the engine follows, in order. A rule with a
-        condition that no packet meets is left out; with `not`, such a rule selects every packet.
+        condition that no packet meets selects nothing and is left out, but with `not`, it selects
+        every packet.
         """
         applied: list[AppliedRule] = []
         for rule in self.rules:
             table = self.tables.get(rule.table) if rule.action == "to_table" else None
             conditions = conditions_of(rule)
             if not any(_is_never_met(rule, condition, self) for condition in conditions):
-                by_plain = all(_plain_meets(rule, condition) for condition in conditions)
+                plain_meets_all = all(_plain_meets(rule, condition) for condition in conditions)
                 applied.append(
-                    AppliedRule(rule, rule.dst, rule.invert, conditions, by_plain, table)
+                    AppliedRule(rule, rule.dst, rule.invert, conditions, plain_meets_all, table)
                 )
             elif rule.invert:  # no packet meets all conditions, so `not` selects every packet
                 for_all_packets = AppliedRule(
@@ -373,13 +379,13 @@ class Fib:
         return applied
 
     def lookup(self, destination: IP | str) -> Decision:
-        """What Linux does with the plain packet to this address: it has no mark, and no source or
-        device that it is bound to. ValueError if the address is of the other family.
+        """What Linux does with the plain packet to this address, which has no mark, no source and
+        no device. ValueError if the address is of the other family.
         """
         address = as_ip(destination)
         if address.version != self.family:
             raise ValueError(f"{address} is not an IPv{self.family} address")
-        plain, _ = self.ends(int(address))  # and where other packets to it end, such as marked ones
+        plain, _other_ends = self.ends(int(address))
         return plain
 
     def cells(self, first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -397,11 +403,12 @@ class Fib:
 
     def ends(self, address: int) -> tuple[Decision, tuple[OtherEnd, ...]]:
         """The decision for the plain packet to this address (without a mark, a source or a device),
-        and the other ends: the decisions for packets to it that some rule treats differently.
+        and the other ends: the decisions for packets to this address that some rule treats
+        differently.
 
-        One pass over the rules finds them. A rule captures packets if it decides about them; the
-        others go on to the next rule. For example, wg-quick has these rules, and both tables have a
-        default route:
+        One pass over the rules finds all ends. A rule captures packets if it decides about them;
+        the other packets go on to the next rule. For example, wg-quick has these rules, and both
+        tables have a default route:
 
             50: lookup main suppress_prefixlength 0   passes over the default route: all go on
             51: not fwmark 51820 lookup 51820         captures the plain packet; the packets with
@@ -413,51 +420,53 @@ class Fib:
         """
         plain: Decision | None = None
         captor: AppliedRule | None = None
-        """The rule that captures the plain packet, if it does not capture all packets."""
+        """The rule with conditions that captures the plain packet, if there is one."""
         others: list[OtherEnd] = []
         rest: Decision | None = None
         """The decision for all packets of this host that no rule with conditions has captured."""
-        captured: set[tuple[bool, tuple[Condition, ...]]] = set()
+        captured_selections: set[tuple[bool, tuple[Condition, ...]]] = set()
         """The conditions of the rules that have captured packets: for a later rule with equal
         conditions, no packets are left.
         """
         for applied in self.applied:
             selection = (applied.invert, applied.conditions)
-            is_all = applied.selects_all(address)
-            if not is_all and (selection in captured or not applied.selects_some(address)):
+            selects_all = applied.selects_all(address)
+            if not selects_all and (
+                selection in captured_selections or not applied.selects_some(address)
+            ):
                 continue
             decision = applied.decision_for(address)
             if decision is None:  # the packets go on to the next rule
                 continue
-            if is_all:
-                # An earlier rule with `iif lo` may have captured all packets of this host already.
+            if selects_all:
+                # An earlier rule `iif lo` may have captured all packets that this host sends.
                 rest = decision if rest is None else rest
-                # A rule with `iif lo` leaves packets that this host forwards, which later rules
-                # with an `iif` may capture. Any other rule for all packets leaves none.
+                # A rule `iif lo` leaves the packets that this host forwards, and later rules such
+                # as `iif cni0` may capture these. Any other rule for all packets leaves none.
                 if applied.rule.iif != "lo":
                     break
             # With `rest` decided, only packets that this host forwards are left.
             elif rest is None or applied.is_for_a_device:
-                captured.add(selection)
+                captured_selections.add(selection)
                 if plain is None and applied.selects_plain(address):
                     plain = decision
                     captor = applied
                 else:
-                    # With `not`, the rule selects packets that do not meet its conditions.
+                    # With `not`, these packets do not meet the conditions.
                     met_conditions = () if applied.invert else applied.conditions
                     others.append(OtherEnd(applied.rule, decision, met_conditions))
         rest = NO_ROUTE if rest is None else rest
-        if plain is None or captor is None:  # no rule with conditions captured it
+        if plain is None or captor is None:  # no rule with conditions captured the plain packet
             return rest, tuple(others)
-        # The rest are packets that the captor does not select: with `not`, those that meet its
-        # conditions.
+        # The captor does not select the rest. If it is a rule with `not`, the rest are the packets
+        # that meet its conditions.
         met_conditions = captor.conditions if captor.invert else ()
         return plain, (*others, OtherEnd(captor.rule, rest, met_conditions))
 
     def possible_devs(self, decision: Decision) -> tuple[str, ...]:
         """The devices by which packets with this decision may leave. For a default route, these
-        include the devices of equally preferred default routes: Linux uses another of them while
-        the gateway of this one does not answer.
+        include the devices of the default routes with the same rank: Linux uses such a route while
+        the gateway of the first one does not answer.
         """
         route = decision.route
         if route is None or route.prefix.length:
@@ -471,11 +480,14 @@ class Fib:
     @cached_property
     def tables_for_plain(self) -> set[int]:
         """The tables that some rule may look up for plain packets (root's, without a mark, a source
-        or a device). A rule with `not` always counts, because nearly each one selects some of these
-        packets: `not fwmark 1` selects all of them, and `not to 10.0.0.0/8` those to others.
+        or a device). A rule with `not` always counts, because nearly every such rule selects some
+        plain packets: `not fwmark 1` selects all of them, and `not to 10.0.0.0/8` those to other
+        addresses.
         """
-        rules = [each for each in self.applied if each.is_met_by_plain or each.invert]
-        return {each.rule.table for each in rules}
+        rules = [
+            applied.rule for applied in self.applied if applied.is_met_by_plain or applied.invert
+        ]
+        return {rule.table for rule in rules}
 
     def with_routes(self, added: Iterable[Route]) -> "Fib":
         """The host after these routes were added (`Snapshot.with_routes`)."""

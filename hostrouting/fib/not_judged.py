@@ -37,9 +37,9 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
                 addresses = applied.to
             yield f"rule {rule}", addresses
     # For IPv6, Linux looks up table main even after its rule was deleted, until some rule is added.
-    # If all rules are usual ones, nothing shows whether one was added since.
-    usual = default_rules(fib.family)  # for table local, and then for table main
-    may_use_main_without_rule = set(usual).issuperset(fib.rules) and usual[1] not in fib.rules
+    # If no rule but the one for table local is left, nothing shows whether a rule was added since.
+    rule_for_local = default_rules(fib.family)[0]
+    may_use_main_without_rule = {rule_for_local}.issuperset(fib.rules)
     has_routes = any(route.table == TABLE_MAIN for route in fib.routes)
     if fib.family == IPV6 and may_use_main_without_rule and has_routes:
         yield "IPv6 without the rule for table main", Prefix(IPV6, 0, 0)
@@ -57,6 +57,6 @@ def why_not_judged(route: Route) -> str:
         return f"for packets from {route.source}"
     if route.type == "unicast" and not route.devs:  # it has only the number of a nexthop object
         return "its next hops are not listed"
-    if not KEEPS_DESTINATION.issuperset(route.unread):  # `unread`: its encapsulations
+    if not KEEPS_DESTINATION.issuperset(route.unread):  # `unread` names the encapsulations
         return "an encapsulation that may change the destination"
     return ""

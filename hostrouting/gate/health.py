@@ -26,12 +26,12 @@ def find_faults(
     why it is open, so that units start unchecked. `faults` are what is wrong with config.json,
     which also makes the gate refuse every start.
 
-    A finding that makes the gate refuse every start gets the name gate-shut, even while the gate is
-    open: then the gate refuses every start as soon as it is closed.
+    A finding that makes the gate refuse every start gets the name gate-shut, even if the gate is
+    open now: the gate will refuse every start once it is no longer open.
     """
     reasons_to_refuse = [*faults]
     if units:  # without a gated unit, there is no gate
-        with suppress(HostError):  # this user may not read our folders
+        with suppress(HostError):  # if this user may not read our folders
             untrusted = [*find_untrusted(host.files)]
             reasons_to_refuse += untrusted
             if not untrusted:  # else root would run here what others can change

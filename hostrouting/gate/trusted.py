@@ -25,8 +25,8 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
     command_of_untrusted: dict[str, str] = {}
     paths = (HostLayout.config_path, HostLayout.program_path, HostLayout.python_path, *others)
     ways = [_way_to(files, path) for path in paths]
-    # Of the folder of the lock, look only at itself, and not at /run above it: in a container, /run
-    # may be as open as /tmp.
+    # Look at the folder of the lock, but not at /run above it, which may be as open as /tmp in a
+    # container.
     ways.append(follow_links(files, HostLayout.run_directory))
     for way in ways:
         for place in way:
@@ -52,9 +52,9 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
             f"users other than root can change {place}, so the gate lets no unit pass",
             place,
             Remedy(
-                "let only root own and change it (chown root, chmod go-w; `sed -i` writes a new "
-                "file, because somebody may have the old one open), then look at what others may "
-                "have written there",
+                "let only root own and change it, then look at what others may have written there "
+                "(chown root, chmod go-w; `sed -i` writes a new file, because somebody may have "
+                "the old one open)",
                 command,
             ),
         )
@@ -63,7 +63,7 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
 def _way_to(files: Files, path: str) -> Iterator[str]:
     """Yield every place by which somebody could change what is at this path: the path itself and
     all folders above it. For a link among these, also yield the path to which it leads, and all
-    folders above that. If links form a loop, it has no end, but the caller's `look` fails.
+    folders above that. If links form a loop, the places never end, but the caller's `look` fails.
     """
     for place in follow_links(files, path):
         yield place

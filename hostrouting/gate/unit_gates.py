@@ -66,7 +66,7 @@ RELOAD = Remedy(command="systemctl daemon-reload")
 
 def judge_gates(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
     """What is wrong with the gates of these gated units, the worst first. The name of a finding
-    tells what it says.
+    tells which of these it says.
 
     - gate-open: why systemd starts a unit unchecked,
     - requirement: which file will open a gate as soon as systemd reads it,
@@ -82,7 +82,7 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     """Yield a finding for each unit whose gate another program's unit file or drop-in cancels. Such
     a unit starts unchecked, even after an apply of this configuration. The finding is an error in
     STRICT, and a warning in WARN. It is an error in both if systemd has not read that file yet:
-    the apply, which has it read, would open the gate.
+    the apply, which reloads systemd, would open the gate.
 
     What opens all gates at once is left out: the file by which an administrator opens them, and a
     host without systemd.
@@ -161,7 +161,7 @@ def _reason_to_open(files: Files, entry: Entry) -> str:
     try:
         text = files.read(HostLayout.opening_path) or ""
     except HostError:
-        return "why is written in it, and only root can read that"
+        return "the reason is in the file, which only root can read"
     return text.partition("\n")[0].strip(_BLANKS)
 
 
@@ -171,7 +171,7 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
     instance as well, because a drop-in can open the gate of one instance.
     """
     for name, properties in show_with_instances(host, unit, _PROPERTIES).items():
-        finding = _why_open(name, properties, HostLayout.drop_in_path(unit), host.files)
+        finding = _find_gate_fault(name, properties, HostLayout.drop_in_path(unit), host.files)
         if finding:
             yield finding
             if name == unit:
@@ -181,10 +181,10 @@ def _judge_unit(host: Host, unit: str) -> Iterator[Finding]:
 def show_with_instances(
     host: Host, unit: str, names: Sequence[str]
 ) -> dict[str, Mapping[str, str]]:
-    """Ask systemd for the properties with these `names`, such as "Id", of the unit. Of a template,
-    ask for those of each instance as well that is loaded, or has a file or drop-ins on disk: it may
-    have settings of its own. Returns the properties by unit, the given unit first; none where
-    systemd does not run.
+    """Ask systemd for the properties with these `names`, such as "Id", of the unit. If the unit is
+    a template, also ask for those of its instances that are loaded, or have a file or drop-ins on
+    disk: an instance may have settings of its own. Return the properties by unit, the given unit
+    first; nothing where systemd does not run.
     """
     manager = host.running_manager
     if not manager:
@@ -195,8 +195,9 @@ def show_with_instances(
             instance = name.removesuffix(".d")
             if template_of(instance) == unit != instance:
                 instances.append(instance)
-    # systemd shows no template: an instance that nobody uses has the template's settings. The
-    # pattern matches all loaded instances. Of a unit that is no template, both are its own name.
+    # systemd does not show a template, but an instance that nobody uses has its settings. The
+    # pattern matches all loaded instances. For any other unit, `unused_instance` and
+    # `instance_pattern` return its own name.
     first, *others = manager.show(names, unused_instance(unit), *instances, instance_pattern(unit))
     shown = {properties["Id"]: properties for properties in others}
     shown.pop(first["Id"], None)
@@ -204,19 +205,20 @@ def show_with_instances(
 
 
 def _find_resetting_drop_in(files: Files, unit: str) -> str:
-    """The path of a drop-in on disk that takes the gate of this unit away: after our drop-in has
-    added it to the commands of ExecCondition=, the line `ExecCondition=` deletes them all. Empty if
-    there is none that this user may read.
+    """The path of a drop-in on disk that takes the gate of this unit away: systemd reads it after
+    ours, and its line `ExecCondition=` deletes all earlier commands, such as the gate. Empty if
+    there is none, or if this user may not read one of the drop-ins.
     """
     path_of_name: dict[str, str] = {}
-    # Of several drop-ins with one name, the last counts. Those in service.d are for all services.
+    # Of several drop-ins with one name, the last counts: those in service.d, which are for all
+    # services, come first, and `_FOLDERS` begins with the weakest folder.
     try:
         for directory in ("service.d", f"{unit}.d"):
             for folder in _FOLDERS:
                 for name in files.names(f"{folder}/{directory}"):
                     path_of_name[name] = f"{folder}/{directory}/{name}"
         for name, path in path_of_name.items():
-            # systemd reads them in the order of their names.
+            # systemd reads drop-ins in the order of their names.
             if (
                 name > DROP_IN
                 and name.endswith(".conf")
@@ -224,26 +226,27 @@ def _find_resetting_drop_in(files: Files, unit: str) -> str:
             ):
                 return path
     except HostError:
-        return ""  # this user may not read all of them
+        return ""
     return ""
 
 
-def _why_open(
+def _find_gate_fault(
     name: str, properties: Mapping[str, str], drop_in: str, files: Files
 ) -> Finding | None:
     """Return what is wrong with the gate of this unit, or None. `properties` are what systemd has
-    loaded; `drop_in` is the path of our drop-in. The name of the finding tells what it says.
+    loaded; `drop_in` is the path of our drop-in. The name of the finding tells which of
+    these it says.
 
-    - gate-open: why systemd starts the unit unchecked. Without a remedy, an apply is the remedy.
-    - requirement: why it will do so once it reads its files. An apply, which has it read them, must
-      not begin.
+    - gate-open: why systemd starts the unit unchecked. If it has no remedy, an apply is the remedy.
+    - requirement: why systemd will start the unit unchecked once it is reloaded. An apply, which
+      reloads systemd, must not begin.
     """
     take_line_out = Remedy(
         "take that line out, and reload systemd; to see it",
         command_of("systemctl cat", name),
         needs_root=False,
     )
-    if _STATUS_OF_REFUSAL in properties["SuccessExitStatus"].split():
+    if _STATUS_OF_REFUSAL in properties["SuccessExitStatus"]:
         return _open_because(
             name,
             f"it has SuccessExitStatus={_STATUS_OF_REFUSAL}, so a refusal counts as a success",
@@ -253,14 +256,17 @@ def _why_open(
     is_outdated = properties["NeedDaemonReload"] == "yes"
     # systemd does not notice a new drop-in whose folder is new, too. So look at the files anyway.
     resetting = _find_resetting_drop_in(files, name)
-    # systemd runs the gate. Which file tells it to does not matter: perhaps one of the template.
+    # systemd runs the gate. It does not matter by which file: perhaps by one of the template.
     if is_loaded and not (is_outdated or resetting):
         return None
     # In every release, the command of the gate in our drop-in ends with these words.
-    if not (is_ours(files, drop_in) and f"{GATE_MARK} %n\n" in (files.read(drop_in) or "")):
+    if not (
+        resetting
+        or (is_ours(files, drop_in) and f"{GATE_MARK} %n\n" in (files.read(drop_in) or ""))
+    ):
         return _open_because(name, f"{drop_in} is missing, masked or overwritten")
-    # Before a unit that does not start as it is, such as a masked one, can start, systemd has to
-    # load it again. Then systemd also loads our drop-in.
+    # A unit with such a state, such as a masked one, cannot start before systemd loads it again.
+    # Then systemd also loads our drop-in.
     if properties["LoadState"] in _NEVER_STARTS:
         return None
     if not resetting:

@@ -21,8 +21,8 @@ def template_of(unit: str) -> str:
 
 def unused_instance(unit: str) -> str:
     """For a template, an instance that nobody uses; any other unit unchanged. systemd shows nothing
-    of a template, but of such an instance it shows the settings of the template, because there are
-    no others.
+    of a template, but of such an instance it shows the settings of the template, because the
+    instance has no others.
     """
     return _TEMPLATE.sub(r"\1hostrouting-probe\2", unit)
 

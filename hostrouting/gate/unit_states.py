@@ -122,7 +122,7 @@ def unit_states(
 
 def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitState:
     """The state of the unit with these properties, and what an operator can do about it. If the
-    unit has failed, the errors are added that its gate has logged since the last start.
+    unit has failed, also the errors that its gate has logged since the last start.
     """
     unit = properties["Id"]
     state = UnitState(unit, _name_state(properties), properties["StateChangeTimestamp"])
@@ -131,7 +131,7 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
         "when that is mended",
         f"{command_of('systemctl reset-failed', unit)} && {command_of('systemctl start', unit)}",
     )
-    see_journal = Remedy("see", command_of("journalctl -u", unit), needs_root=False)
+    see_journal = Remedy("see", command_of("journalctl -n 20 -u", unit), needs_root=False)
     # `systemctl status` names a condition that was not met. The journal of systemd 249 does not.
     see_status = see_journal._replace(command=command_of("systemctl status", unit))
     unmask = "systemctl unmask"

@@ -22,10 +22,10 @@ class Files(Protocol):
 
     def read(self, path: str) -> str | None:
         """The text of a file; None if it is absent, or a link to a missing file. Bytes that are not
-        UTF-8 become lone surrogates, and `write` makes the same bytes of these.
+        UTF-8 become lone surrogates, which `write` turns back into the same bytes.
 
         A link to /dev/null, by which systemd masks a unit, is read as an empty file. Anything else
-        that is not a regular file raises HostError, and so does a file of which another process has
+        that is not a regular file raises HostError, and so does a file on which another process has
         a lease (fcntl(2)).
         """
 

@@ -67,9 +67,9 @@ class Effects:
         }
 
     def __add__(self, other: T) -> T:
-        """Join the effects of a task with those of a later one, `other`. The result is a copy of
-        `other` whose fields begin with the entries of this one. A field that only a subclass has,
-        such as the report of a check, stays as `other` has it.
+        """Join these effects with those of a later task, `other`. The result is a copy of `other`
+        with the entries of `self` in front. A field that only a subclass has, such as the report of
+        a check, stays as `other` has it.
         """
         return attrs.evolve(
             other,
@@ -103,17 +103,17 @@ def recorded_in_errors(
     warnings: tuple[Finding, ...] = (),
 ) -> Iterator[None]:
     """If an error leaves the block, record in the error what was changed by then, so that
-    `effects_of` finds it. Any error counts, even `phases.Cancelled`. If an inner block has recorded
-    its effects in the error already, they are kept, after those of this block.
+    `effects_of` finds it. Any error counts, even `phases.Cancelled`. Effects that an inner block
+    has already recorded in the error are kept, after those of this block.
 
     The arguments are read only when the error comes, so the caller may fill the lists in the block.
     """
     try:
         yield
     except BaseException as error:
-        earlier = Effects(tuple(changes), tuple(files), tuple(operations), warnings)
-        if earlier != Effects():
+        made_here = Effects(tuple(changes), tuple(files), tuple(operations), warnings)
+        if made_here != Effects():
             # The attribute that `effects_of` reads. Errors do not declare it, so mypy would refuse
             # an assignment.
-            vars(error)["effects"] = earlier + effects_of(error)
+            vars(error)["effects"] = made_here + effects_of(error)
         raise

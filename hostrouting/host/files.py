@@ -52,9 +52,9 @@ class Entry(NamedTuple):
 
 
 def temporary_path(path: str) -> str:
-    """The path of the temporary file that is written first, then renamed to `path`; a writer that
-    is killed leaves it there. The path is the same each time, so that the next writer removes it.
-    Only one writes at a time, because writers hold the lock of the host.
+    """The path of the temporary file that is written first, then renamed to `path`. The name is the
+    same each time, so that the next writer removes a file that a killed writer has left. Only one
+    process writes at a time, because writers hold the lock of the host.
     """
     return f"{path}.new"
 
@@ -103,9 +103,9 @@ class LocalFiles:
         if place == f"{self._root}/dev/null":
             return b""
         with _host_errors("read", place):
-            # Some files are in another user's folder, who can put anything there, at any moment. So
-            # it is looked at before it is opened, which could wait (a fifo), or have an effect (a
-            # device).
+            # Another user may own the folder, and can put anything there at any moment. Opening a
+            # fifo could wait, and opening a device could have an effect, so the kind is checked
+            # first.
             try:
                 handle = os.open(place, os.O_PATH)
             except _ABSENT:
@@ -115,7 +115,7 @@ class LocalFiles:
                 require_kind("read", place, _entry(place, status), "file")
                 if not status.st_size:  # perhaps the kernel's, such as /proc/kmsg, which waits
                     return b""
-                # Without O_NONBLOCK, it would wait for the end of a lease that its owner has.
+                # Without O_NONBLOCK, a file on which its owner has a lease would make this wait.
                 opened = os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_NONBLOCK)
                 with open(opened, "rb") as stream:
                     return stream.read(16_000_000)  # no file of ours is longer
@@ -189,15 +189,15 @@ class LocalFiles:
             return FileLock(descriptor, wake)
 
     def _place(self, path: str) -> str:
-        """Where a path of the host is on this machine. Links among its folders are followed, but
-        what is at the path may itself be a link, which the caller sees or replaces.
+        """Where a path of the host is on this machine. Links are followed up to the last folder. A
+        link at the path itself is not: the caller looks at it or replaces it.
         """
         folder, name = os.path.split(path)
         return f"{self._followed(folder).rstrip('/')}/{name}"
 
     def _followed(self, path: str) -> str:
-        """Where a path of the host is on this machine, with all links followed. Linux could not
-        follow those of an image: it would look for an absolute target on this machine.
+        """Where a path of the host is on this machine, with all links followed. Linux could not do
+        this in an image: it would look for the absolute target of a link on this machine.
         """
         parts: list[str] = []  # of the path as far as it is followed
         names = path.split("/")[::-1]  # the rest of the path, the next name last
@@ -242,8 +242,8 @@ def _entry(place: str, status: os.stat_result) -> Entry:
 
 
 def require_kind(verb: str, place: str, entry: Entry | None, *kinds: str) -> None:
-    """Raise HostError if `entry`, which is what is at the place, is of none of these kinds: then
-    the caller cannot do there what `verb` says, such as "write". An empty place (None) is no error.
+    """Raise HostError if something is at the place, the `entry`, but of none of these kinds. The
+    error says what cannot be done there; `verb` is the word for it, such as "write".
     """
     if entry is not None and entry.kind not in kinds:
         raise _error(place, f"cannot {verb} {place}: it is a {entry}; remove it")
@@ -281,21 +281,21 @@ def _replace(place: str, make: Callable[[str], object]) -> None:
 
 
 def _write(place: str, content: bytes, mode: int) -> None:
-    """Create a temporary file with this content and mode. Only its owner may open it until it is
-    complete.
+    """Create a temporary file with this content and mode. Until the content is complete, only the
+    owner may open the file.
     """
     descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "wb") as stream:
         stream.write(content)
         stream.flush()
         os.fchmod(descriptor, mode)
-        # Now it can be renamed: after a power loss, there is the old content or the new one.
+        # Needed before the rename: without it, a power loss could leave an empty file.
         os.fsync(descriptor)
 
 
 def _make_folder(place: str) -> None:
-    """Make the folder and its parents if they are missing, so that they survive a power loss. Only
-    the owner may write to a new folder, and all users may read it, whatever the umask is.
+    """Make the folder and its parents if they are missing, and write them to the disk. Only the
+    owner may write to a new folder, and all users may read it, whatever the umask is.
     """
     if os.path.isdir(place):
         return
@@ -305,15 +305,14 @@ def _make_folder(place: str) -> None:
         os.mkdir(place, 0o755)
     except FileExistsError:
         return
-    # The umask may have taken permissions away in mkdir, and chmod grants them. Before that, too,
-    # only the owner could write to the folder.
+    # mkdir leaves out the permissions that the umask forbids, and chmod grants them.
     os.chmod(place, 0o755)  # noqa: S103  like other system folders
     _flush_folder(parent)
 
 
 def _unlink(place: str) -> bool:
     """Remove a file or link; False if it was absent."""
-    # It is looked for first: on a read-only file system, unlink fails even if it is absent.
+    # On a read-only file system, unlink would fail even for an absent file.
     if not os.path.lexists(place):
         return False
     os.unlink(place)
@@ -338,7 +337,6 @@ _REMEDIES = {
     errno.EROFS: "remount the file system writable",
     errno.ENOSPC: "free some space, or inodes (df -i)",
     errno.ELOOP: "the path is a link: remove it",
-    errno.EISDIR: "remove the folder",
     errno.ENOENT: "a part of the path is missing",
     errno.ENOTDIR: "a part of the path is not a folder: remove that file",
 }
@@ -353,8 +351,8 @@ def _host_errors(verb: str, place: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror
-        # The error may be about the temporary file or a folder. A read has neither: it opens a
-        # descriptor, whose path tells nobody anything.
+        # The error may be about the temporary file or a folder: then the reason names it. The error
+        # of a read is about the file itself, but can name a path in /proc/self/fd instead.
         if verb != "read" and error.filename not in {None, place}:
             reason = f"{error.filename}: {reason}"
         remedy = _REMEDIES.get(error.errno or 0, "dmesg may have the cause")

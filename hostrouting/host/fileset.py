@@ -56,10 +56,10 @@ class File:
             files.write(self.path, self.content(), mode=self.mode)
 
     def find_obstacle(self, files: Files) -> Finding | None:
-        """Look whether `write` may replace what is at the path. Return an error if it may not: for
-        a folder, for a link in the place of a file, such as a mask of systemd, and in systemd's
-        folders for another program's file. Return a note if only the mode of our file differs;
-        None if nothing is wrong.
+        """Look at the path before `write`. Return an error for what must not be replaced: a folder,
+        a link where a file is wanted (such as a mask of systemd), and another program's file in
+        systemd's folders. Return a warning if only the mode of our file differs; None if nothing is
+        wrong.
         """
         entry = files.look(self.path)
         if entry is None:
@@ -69,12 +69,12 @@ class File:
         if entry.kind not in replaceable:
             sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
             return Finding("file", "error", sentence, self.path, Remedy("move it away"))
-        # Only our link belongs at this path, so a file or link there is replaced.
+        # No other program has a file or link where a link of ours belongs.
         if self.target:
             return None
         if entry.mode != self.mode and self.has_content(files):
             sentence = f"{self.path} has the mode {entry.mode:o}, and not {self.mode:o}"
-            return Finding("file", "note", sentence, self.path)
+            return Finding("file", "warning", sentence, self.path)
         if self.path.startswith(SHARED):
             text = files.read(self.path) or ""
             # A unit of the program that ours replaces (the Go original) may be overwritten, too.

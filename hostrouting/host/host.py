@@ -100,9 +100,9 @@ class Host:
 
     @property
     def interpreter(self) -> Interpreter:
-        """The Python that is to run the installed program. That of an image is looked for in the
-        image's files, and not run. For any other host it is that of this machine, even if the
-        `files` of the host are fakes, because it is run here. A FakeHost, for tests, has its own.
+        """The Python that is to run the installed program. For an image, it is looked for in the
+        image's files, and not run. For any other host, it is the Python of this machine, which can
+        be run, even if the `files` of the host are fakes. A FakeHost, for tests, has its own.
         """
         from hostrouting.host.interpreter import NodeInterpreter  # noqa: PLC0415  only to install
 

@@ -82,31 +82,32 @@ class NodeInterpreter:
 
     def find(self) -> str:
         """Return the path of a Python that is new enough and starts; "" if there is none. Usually
-        this is /usr/bin/python3. On some hosts this path is absent, does not start, or leads to an
-        old Python (on RHEL 9 to python3.9); then the newest python3.N in /usr/bin is taken.
+        this is /usr/bin/python3. If this path is absent, does not start, or leads to an old Python
+        (on RHEL 9 to python3.9), the newest python3.N in /usr/bin is taken.
 
-        Only names of files say how new it is. If none tells the version of python3, it is returned,
-        and `compile` shows later whether it is too old.
+        Only the names of files say how new a Python is. If no name tells the version of
+        /usr/bin/python3, this path is taken, and `compile` shows later whether it is too old.
         """
-        minors = sorted(_minors(self._files.names(_FOLDER)), reverse=True)
+        minors = sorted(_minor_versions(self._files.names(_FOLDER)), reverse=True)
         for path in (USUAL_PATH, *(f"{_FOLDER}/python3.{minor}" for minor in minors)):
             if self._is_usable(path):
                 return path
         return ""
 
     def _is_usable(self, path: str) -> bool:
-        """Whether a Python is at the path, its name does not say that it is too old, and it starts.
-        Two kinds are not run, and count as if they started: a Python of an image, and one that
-        users other than root can change. The second kind is reported later, as an error.
+        """Whether the path leads to a Python that starts, and no name on the way says that it is
+        too old. Two kinds of Python are not started, and count as usable: one of an image, which
+        this kernel may be unable to run, and one that users other than root can change, which root
+        must not run. The latter is reported as an error later.
         """
         places = [*follow_links(self._files, path)]
         entries = [self._files.look(place) for place in places]
         oldest = OLDEST_PYTHON[1]
-        minor = min(_minors(places), default=oldest)  # no name may tell it: then it is new enough
+        minor = min(_minor_versions(places), default=oldest)  # if no name tells it: new enough
         if entries[-1] is None or minor < oldest:
             return False
-        is_open = any(entry and entry.is_open_to_others for entry in entries)
-        return self._is_image or is_open or not _failure_of_python(path, _START_CODE)
+        others_can_change = any(entry and entry.is_open_to_others for entry in entries)
+        return self._is_image or others_can_change or not _failure_of_python(path, _START_CODE)
 
     def compile(self, path: str, sources: Mapping[str, bytes]) -> Mapping[str, bytes]:
         return _compile(path, tuple(sources.items()))
@@ -130,8 +131,8 @@ def _compile(path: str, sources: tuple[tuple[str, bytes], ...]) -> Mapping[str, 
                 file.write(source)
         reason = _failure_of_python(path, *_TRIAL_ARGUMENTS, folder)
         if not reason:
-            # The folder is given twice: it is left out of the names in the compiled files, and it
-            # is what is compiled.
+            # The first folder is what to cut off the names in the compiled files; the second is
+            # what to compile.
             reason = _failure_of_command(path, *_COMPILE_ARGUMENTS, folder, folder)
         if reason:
             raise cannot_run(path, reason)
@@ -150,9 +151,8 @@ def _failure_of_python(path: str, code: str, *arguments: str) -> str:
 
 
 def _failure_of_command(*command: str) -> str:
-    """Run the command, which ends with the exit code PASSED (97) if all went well. Return why it
-    ended otherwise: the last line that it has printed as an error, or how it ended. Empty if all
-    went well.
+    """Run the command, which ends with the exit code PASSED (97) if all went well. If not, return
+    the reason: the last line that it has printed as an error, or how it ended. Otherwise empty.
     """
     try:
         ended = run_program(*command, timeout=_TIMEOUT, environment=_ENVIRONMENT)
@@ -166,8 +166,8 @@ def _failure_of_command(*command: str) -> str:
     return ended.how
 
 
-def _minors(paths: Iterable[str]) -> Iterator[int]:
-    """Yield the N of each of the paths whose name is python3.N."""
+def _minor_versions(paths: Iterable[str]) -> Iterator[int]:
+    """Yield the N of each path whose last name is python3.N."""
     for path in paths:
         matched = _NAME.fullmatch(posixpath.basename(path))
         if matched:

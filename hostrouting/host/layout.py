@@ -77,7 +77,7 @@ class HostLayout:
 
     @staticmethod
     def undo_path(number: int) -> str:
-        """The path of the undo file with this number. Each cleanup of azure-vnet's remains writes
-        one: a script that restores what the cleanup has deleted. The file survives a reboot.
+        """The path of the undo file with this number: a script that restores what one cleanup of
+        azure-vnet's remains has deleted. The file survives a reboot.
         """
         return f"/var/lib/hostrouting/azure-vnet-{number}.undo"

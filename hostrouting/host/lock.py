@@ -37,14 +37,14 @@ class FileLock:
 
     def release(self) -> None:
         with self._mutex:
-            # If a thread still waits in flock, it reads this when it gets the lock, and unlocks.
+            # A thread that still waits in flock reads this when it has the lock, and unlocks then.
             self._is_released = True
             if self._is_held:
                 self._unlock()
 
     def _wait(self) -> None:
-        """Wait until this process has the lock, then wake its user; a thread runs this. If the lock
-        was released during the wait, it is unlocked at once.
+        """In a thread, wait until this process has the lock, then call `wake`. If `release` was
+        called during the wait, unlock at once.
         """
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         with self._mutex:

@@ -16,9 +16,10 @@ SHARED = "/etc/systemd/"
 
 
 def is_ours(files: Files, path: str) -> bool:
-    """Whether hostrouting wrote what is at this path, one of those that it uses. In its own
-    folders, it wrote everything. In systemd's folders (`SHARED`), other programs write, too: there,
-    a file or the target of a link is ours if its text contains `MARK`, "Written by hostrouting".
+    """Whether hostrouting wrote what is at this path. The path must be one that hostrouting uses:
+    in our own folders, everything counts as ours. In systemd's folders (`SHARED`), where other
+    programs write, too, a file or the target of a link is ours if its text contains `MARK`,
+    "Written by hostrouting".
     """
     entry = files.look(path)
     if entry is None:

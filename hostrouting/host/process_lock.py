@@ -29,7 +29,7 @@ class ProcessLock:
     """
 
     _descriptor: int | None = None
-    _has_said: ClassVar[bool] = False
+    _has_warned: ClassVar[bool] = False
     """Whether this process has logged that there is no lock: once is enough."""
 
     def __init__(self, say: Callable[[int, str], object]) -> None:
@@ -43,9 +43,9 @@ class ProcessLock:
             self._descriptor = open_lock(HostLayout.lock_path)
         except OSError as error:
             # Go on without the lock: a unit must not be refused because of it.
-            if not ProcessLock._has_said:
+            if not ProcessLock._has_warned:
                 self._say(_WARNING, f"this runs without a lock, as there is none: {error}")
-            ProcessLock._has_said = True
+            ProcessLock._has_warned = True
             return
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -67,11 +67,11 @@ class Manager(Protocol):
         HostError after `timeout` seconds, or, with the reason and the output, if the unit fails.
 
         A unit that is active stays as it is: to restart it, stop it first. Units that depend on it
-        are not touched. It is started even if its failures have reached its limit of starts. A
-        start that systemd skips, because a condition of the unit is not met, is no error.
+        are not touched. A unit that has reached its limit of starts is started, too. A start that
+        systemd skips, because a condition of the unit is not met, is not an error.
 
-        If the wait ends early, by the timeout or by Ctrl-C, the unit is stopped again, except if
-        its start was already under way before this call.
+        If the wait ends early, by the timeout or by Ctrl-C, the unit is stopped again, unless its
+        start was already under way before this call.
         """
 
     def stop(self, unit: str) -> None:
@@ -89,10 +89,10 @@ class Manager(Protocol):
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
         """Return the errors that say why the unit does not run. For a gated unit, these are the
         lines that its gate, the check before its start, has logged as errors; for a service of
-        ours, those of the service.
+        ours, the lines that the service has logged as errors.
 
-        Only lines since a time count, each once: `since` is the value of a property such as
-        ConditionTimestamp. If it is empty, or the journal does not answer, there are no lines.
+        Only lines after the time `since` count, each once; the time is the value of a property such
+        as ConditionTimestamp. No lines if `since` is empty, or if the journal does not answer.
         """
 
 
@@ -145,10 +145,9 @@ class SystemdManager:
             raise self._failure(unit, started)
 
     def _failure(self, unit: str, started: Ended) -> HostError:
-        """Make the error for a start that has failed, with the lines that say why. If the unit
-        itself has failed, these are what it logged during this start. If it has logged nothing, or
-        has not failed itself (it is missing, or its job was cancelled), they are what systemctl
-        printed.
+        """Make the error for a start that has failed, with the lines that say why: what the unit
+        logged during this start, or else what systemctl printed. The unit's log does not count if
+        the unit itself has not failed, for example because it is missing or its job was cancelled.
         """
         [failed] = self.show(("Result", "ExecMainStatus", "ConditionTimestamp"), unit)
         lines: tuple[str, ...] = ()
@@ -162,14 +161,13 @@ class SystemdManager:
         )
 
     def stop(self, unit: str) -> None:
-        self._run("stop", unit_name(unit), fine_codes=(0, _EXIT_NOT_LOADED))
+        self._run("stop", unit, fine_codes=(0, _EXIT_NOT_LOADED))
 
     def show(self, names: Sequence[str], *units: str) -> tuple[Mapping[str, str], ...]:
         text = self._run("show", "--all", "--property", ",".join(names), "--", *units).out
         shown: list[Mapping[str, str]] = []
-        # A blank line is between two units. Each line is NAME=VALUE. A property with several
-        # commands has a line for each.
-        # If no unit matches, the text is empty.
+        # A blank line separates two units. Each line is NAME=VALUE. A property with several
+        # commands has a line for each command. If no unit matches, the text is empty.
         for lines_of_unit in filter(None, text.strip("\n").split("\n\n")):
             values: dict[str, list[str]] = {}
             for line in lines_of_unit.split("\n"):
@@ -184,14 +182,14 @@ class SystemdManager:
 
     def errors_of(self, unit: str, since: str) -> tuple[str, ...]:
         # Errors of the gate and of our services count. Other programs can log lines that look the
-        # same, so two fields of the journal have to match. (A unit of root whose command begins
-        # with env has the same two: its errors cannot be told from those of the gate.)
+        # same, so two fields of the journal have to match. (For a unit of root whose command begins
+        # with env, both match: its errors cannot be told from those of the gate.)
         #
         # _UID=0 leaves out what the unit's program logs as another user than root.
         #
-        # SYSLOG_IDENTIFIER leaves out root of a container, whose console systemd-nspawn logs as
-        # root. systemd sets it to the first program of a command (the gate's is env), or as
-        # SyslogIdentifier= says (hostrouting, in our services).
+        # SYSLOG_IDENTIFIER leaves out what a container prints: systemd-nspawn logs this as root.
+        # The identifier is the first program of a command (the gate's is env), unless the unit has
+        # SyslogIdentifier= (in our services: hostrouting).
         #
         # _COMM would miss lines: a busy journald reads some only after their process has ended, and
         # then stores no _COMM.
@@ -210,8 +208,8 @@ class SystemdManager:
         """
         if not since:
             return ()
-        # Without --sync, the last lines may not be in the journal yet. If it hangs or fails, the
-        # query below reads what is there.
+        # Without --sync, the last lines may not be in the journal yet. If --sync hangs or fails,
+        # the query below reads what is there.
         with suppress(OSError):
             self._run_program("journalctl", "--sync", timeout=2.0)
         with suppress(OSError):
@@ -229,7 +227,7 @@ class SystemdManager:
                 f"_SYSTEMD_UNIT={unit}",
                 timeout=_TIMEOUT,
             ).out
-            # A time has whole seconds, in which a unit can be started, and refused, several times.
+            # `since` has whole seconds. Several starts in one second can log the same refusal.
             return tuple(dict.fromkeys(filter(str.strip, text.splitlines())))
         return ()
 

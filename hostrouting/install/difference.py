@@ -46,8 +46,8 @@ def find_file_changes(host: Host, config: HostRoutingConfig) -> FileChanges:
         # Only a removal or a boot takes these away: the file by which an administrator opens the
         # gate, and the guard's note that another program undoes its repairs.
         kept.update(HostLayout.of_this_boot)
-        # The program that ours replaces, which was written in Go, has left these links. By them,
-        # machines would depend on units of ours, because its units had the same names.
+        # The program that ours replaces, which was written in Go, has left these links from
+        # machines to its units. Ours have the same names, so machines would depend on them.
         removed += existing_paths(files, ORIGINAL_LINKS)
     removed += [path for path in owned_paths(files) if path not in kept]
     written = tuple(file for file in wanted if file.differs(files))
@@ -62,29 +62,28 @@ def find_systemd_changes(
 ) -> Iterator[Operation]:
     """Yield what systemd has to do in a run, in the order of the run: start, restart or stop the
     guard, and reload. The reload is for files that an earlier run has changed and systemd has not
-    read, perhaps because that run was killed. What this run changes itself, it has systemd read in
-    any case.
+    read, perhaps because that run was killed. For its own changes, a run always reloads systemd.
 
     `former` is what is installed, or None if it could not be read. Then nobody knows which units
     were gated, and systemd reloads in any case.
     """
     if manager is None:  # an image, or a host without systemd
         return
-    guard = _guard_operations(manager, config, changes)
+    guard_operations = _guard_operations(manager, config, changes)
     if not config.guard.enabled:
-        yield from guard  # a stop, before any file changes
+        yield from guard_operations  # a stop, before any file changes
     if former is None or needs_reload(manager, config, former):
         yield Operation("reload", "systemd", "its files may have changed")
     if config.guard.enabled:
-        yield from guard  # a start or restart, after all files
+        yield from guard_operations  # a start or restart, after all files
 
 
 def _guard_operations(
     manager: Manager, config: HostRoutingConfig, changes: FileChanges
 ) -> Iterator[Operation]:
-    """Yield the start, restart or stop that the guard needs, if any: the service that repairs the
-    routing for as long as the host runs. Only a new program or unit needs a restart, because the
-    guard reads config.json before each pass.
+    """Yield the start, restart or stop that is needed, if any, of the guard: the service that
+    repairs the routing for as long as the host runs. Only a new program or unit needs a restart,
+    because the guard reads config.json before each pass.
     """
     guard = HostLayout.guard_unit
     [properties] = manager.show(("ActiveState",), guard)
@@ -107,9 +106,9 @@ def needs_reload(manager: Manager, config: HostRoutingConfig, former: HostRoutin
     count, because systemd claims even after a reload that this unit needs one.
     """
     gated = {*gated_units(config), *gated_units(former)}
-    asked = ("NeedDaemonReload", "LoadState", "DropInPaths")
-    # systemd loads no template, so its instances are asked about, by a pattern like a@*.service.
-    for properties in manager.show(asked, *UNITS, *map(instance_pattern, gated)):
+    names = ("NeedDaemonReload", "LoadState", "DropInPaths")
+    # systemd does not load a template, so look at its instances, by a pattern like a@*.service.
+    for properties in manager.show(names, *UNITS, *map(instance_pattern, gated)):
         is_exempt = (
             properties["LoadState"] in {"masked", "bad-setting"} and properties["DropInPaths"]
         )

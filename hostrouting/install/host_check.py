@@ -51,8 +51,8 @@ class HostCheck(NamedTuple):
 
     @property
     def doubts(self) -> list[Finding]:
-        """The findings that make a verdict undecided, or would if no address escaped. The report
-        gives their names, and the findings here have the remedies for this host.
+        """The findings that make the verdict undecided, or would if no address escaped. In contrast
+        to `report.doubts`, they have the remedies for this host.
         """
         return self.named(*(doubt.name for doubt in self.report.doubts))
 
@@ -84,17 +84,16 @@ def _findings_for_operator(
             remedy = remedy._replace(
                 command=line_to_allow(repair_options, finding.facts["mayAllow"])
             )
-        # Only the operator knows which device is right, so there is a command for each. The loop
-        # puts each command in front of the earlier ones. So the page has the `candidates` in
-        # reverse, the device that Linux uses now last; `expected`, reversed here, keeps its order.
+        # Only the operator knows which device is right, so there is a command for each.
         if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
-            # One family is enough: a device that is right for both is among its devices.
-            expected = report.families[0].expected_devs[::-1]
-            for dev in finding.facts.get("candidates", expected):
-                # --dev counts for IPv4 and IPv6, so the device has to be right for both: each
-                # family expects it or, having the same finding, has it as a candidate, too.
+            # The devices of one family are enough: only those that are right for both count below.
+            devs = finding.facts.get("candidates", report.families[0].expected_devs)
+            for dev in reversed(devs):  # each turn puts its command in front of the others
+                # --dev counts for IPv4 and IPv6, so the device has to be right for both. Each
+                # family must expect it, or have the same finding, and so the same candidates.
                 if all(
-                    dev in each.expected_devs or finding in each.flaws for each in report.families
+                    dev in family.expected_devs or finding in family.flaws
+                    for family in report.families
                 ):
                     remedy = Remedy(
                         f"if {dev} is right",

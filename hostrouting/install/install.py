@@ -111,9 +111,9 @@ def install(  # noqa: C901  the steps of the module's docstring, which are read 
 
     results: list[object] = []  # what each step has changed, or why it was skipped
     errors: list[BaseException] = []  # of the steps after the files; raised at the end
-    with ExitStack() as locked:  # a lock that is taken in it is held until the guard has started
+    with ExitStack() as locked:  # if the lock is taken, holds it until the guard has started
         with phases.inner_step("install-files", ctx) as step:
-            # Only files and systemd need the lock here: each part takes it itself.
+            # Only files and systemd need the lock here: each part takes the lock itself.
             if plan.files or plan.systemd:
                 locked.enter_context(host.locked(step.ctx))
                 # Another run may have changed the host before this one got the lock.
@@ -122,7 +122,7 @@ def install(  # noqa: C901  the steps of the module's docstring, which are read 
                 require_possible(wanted, plan)
             _log(ctx, plan.warnings)
             if not plan.is_empty:
-                # In a retry, what was installed before the first attempt is noted already.
+                # A retry keeps what its first attempt noted.
                 former_by_run.setdefault(ctx.run_id, wanted.former)
             step.result = write_files(host, plan)
         results.append(step.result)
@@ -144,7 +144,7 @@ def install(  # noqa: C901  the steps of the module's docstring, which are read 
     # host.
     try:
         # If there is an error already, each part is a step, too, because `raise_together` below can
-        # join the errors only if each is that of a step.
+        # join only errors of steps.
         if as_steps or errors:
             # Not `parts`: a part that the run leaves out is reported as a skipped step.
             steps = [phases.task(STEPS[part])(partial(make, part)) for part in all_parts]
@@ -158,7 +158,7 @@ def install(  # noqa: C901  the steps of the module's docstring, which are read 
     for result in results:
         done += effects_of(result)
     with recorded_in_errors(done.changes, done.files, done.operations, done.warnings):
-        raise_together(errors)  # it returns if there are none
+        raise_together(errors)  # returns if there are no errors
     last = results[-1]  # the check is the last part, and its result has the report
     report = last.report if isinstance(last, CheckResult) else None
     result = done + CheckResult(report=report)  # a CheckResult with all effects
@@ -234,8 +234,8 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
     ========================  ================================================
 
     Other conflicts let the run fail at its end: the files are there then, and the gate holds units
-    back until the conflict is solved. So do addresses that escape, and a gate that another program
-    cancels: the run looks for both when the files are there.
+    back until the conflict is solved. Addresses that escape, and a gate that another program
+    cancels, also fail the run only later: it looks for them when the files are there.
     """
     lacking = [
         finding
@@ -248,14 +248,14 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
     if plan.losses:
         raise ConfigError(plan.losses, headline=_WOULD_REMOVE)
     # A first run has to bring the gate despite a conflict, and an undo brings back what was there,
-    # with its conflicts. So a conflict fails these only at their end.
+    # with its conflicts. So a conflict fails such a run only at its end.
     if wanted.former == HostRoutingConfig() or wanted.purpose == "undo":
         return
     former = wanted.former or HostRoutingConfig()  # None if it cannot be read
     # The conflict of a route that is installed already is not new.
     former_keys = {route.key for route in former.static_routes.routes}
     if any(step.route.key not in former_keys for step in plan.routes.conflicts):
-        plan.routes.require_no_conflict()  # names the others, too: they have to be solved as well
+        plan.routes.require_no_conflict()  # raises all conflicts, not only the new one
 
 
 # What is done when the files are there.
@@ -297,6 +297,7 @@ def _make_part(
     """
     if host.is_image:
         return phases.Skip(_NO_KERNEL)
+    # The operations of a plan are those for the table for probes: to load it, or to delete it.
     if part == "probe_rewrite" and not (wanted.config.probe_rewrite.enabled or plan.operations):
         return phases.Skip(_NO_PROBE_REWRITE)  # a pass would ask nft, which need not be there
     remaining = ctx.remaining()

@@ -16,23 +16,24 @@ from hostrouting.release import our_command
 if TYPE_CHECKING:
     from hostrouting.host.host import Host
 
+_NEW_FILE = Remedy(
+    f"with a backup, or a new file (echo '{{}}' | {our_command('repair CIDR --config -')} > FILE; "
+    "then add gate.units, guard and mode), as root: "
+    f"{our_command('apply --allow-removal --config FILE')}",
+    otherwise=Remedy(
+        "to remove hostrouting (the routes go, and nothing holds units back)",
+        our_command("remove"),
+    ),
+)
 _REMEDY = Remedy(
-    "correct the file, or put it back; then",
+    "correct the file; then",
     our_command("status"),
     needs_root=False,
     otherwise=Remedy(
         "if a newer hostrouting wrote it",
         f"{HostLayout.node_command} status",
         needs_root=False,
-        otherwise=Remedy(
-            "with a backup, or a new file (echo '{}' | "
-            f"{our_command('repair CIDR --config -')} > FILE; then add gate.units, guard and mode)",
-            our_command("apply --allow-removal --config FILE"),
-            otherwise=Remedy(
-                "to remove hostrouting (the routes go, and nothing holds units back)",
-                our_command("remove"),
-            ),
-        ),
+        otherwise=_NEW_FILE,
     ),
 )
 """What to do about a config.json that cannot be used, or is missing. hostrouting cannot make it
@@ -45,7 +46,7 @@ def read_installed(host: Host) -> HostRoutingConfig:
 
     Raises ConfigError if config.json is unusable; or if it is missing or configures nothing while
     files of ours show that something is installed. If that counted as an empty configuration, a run
-    would remove all of it.
+    would remove all these files.
     """
     path = HostLayout.config_path
     text = host.files.read(path)
@@ -64,10 +65,9 @@ def read_installed(host: Host) -> HostRoutingConfig:
     if not other_files:
         return config
     if text is None and host.files.read(path) is not None:
-        return read_installed(host)  # a run has written it and the other files since the first look
-    problem = "is missing" if text is None else "configures nothing"
-    raise ConfigError(
-        [Fault("", "", f"{problem}, although {other_files[0]} is still there")],
-        path,
-        remedy=_REMEDY,
-    )
+        return read_installed(host)  # a run has just written config.json and the other files
+    problem, remedy = "configures nothing", _REMEDY
+    if text is None:
+        problem, remedy = "is missing", _NEW_FILE
+    fault = Fault("", "", f"{problem}, although {other_files[0]} is still there")
+    raise ConfigError([fault], path, remedy=remedy)

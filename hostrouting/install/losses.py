@@ -35,9 +35,10 @@ def find_losses(
 
     Not a loss:
 
-    - a static route that another one replaces, because the run and each start check the addresses;
-    - a CIDR that moves from serviceCidrs to expectedCidrs: it is still checked, although fewer
-      routes that refuse its packets count as escapes;
+    - a static route that another one replaces, because the run and each start of a gated unit
+      check the addresses;
+    - a CIDR that moves from serviceCidrs to expectedCidrs: it is still checked, but routes of a CNI
+      may now refuse its packets;
     - other devices or rules that are allowed, which only change how the host is judged;
     - `probeRewrite` and `manageForeign`;
     - in WARN, the gate of machines, if it was there only by default (without a section `gate`).

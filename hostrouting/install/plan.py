@@ -68,6 +68,11 @@ class Plan:
         )
 
     @property
+    def is_downgrade(self) -> bool:
+        """Whether the run would replace the program of a newer release, as an obstacle says."""
+        return any(finding.name == "route-differs" for finding in self.obstacles)
+
+    @property
     def work(self) -> list[str]:
         """What there is to do, a line for each change."""
         return [*map(str, self.routes.changes), *self.other_work]
@@ -87,8 +92,10 @@ class Plan:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """All findings but those of the check, the worst first; an error makes the run fail."""
-        losses = [Finding("removal", "error", str(loss), loss.path, _KEEP) for loss in self.losses]
-        return worst_first([*self.obstacles, *losses, *self.routes.findings()])
+        removals = [
+            Finding("removal", "error", str(loss), loss.path, _KEEP) for loss in self.losses
+        ]
+        return worst_first([*self.obstacles, *removals, *self.routes.findings()])
 
     @property
     def warnings(self) -> tuple[Finding, ...]:

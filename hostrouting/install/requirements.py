@@ -67,7 +67,7 @@ def find_requirements(
         for gated_unit in gated:
             shown = show_with_instances(host, gated_unit, _PROPERTIES)
             for unit, properties in shown.items():
-                yield from _why_it_cannot_be_gated(unit, properties)
+                yield from _why_unit_cannot_be_gated(unit, properties)
                 # The drop-in takes away variables of the unit that the loader obeys (`UNSET`), such
                 # as LD_PRELOAD. Only the run that writes it warns of this.
                 if HostLayout.drop_in_path(unit) in changes.written_paths:
@@ -96,8 +96,8 @@ def _why_gate_cannot_run(host: Host, changes: FileChanges) -> Iterator[Finding]:
         # An image may still get a Python.
         yield missing_interpreter()._replace(severity="warning" if host.is_image else "error")
         return
-    # If the run writes the program, its compilation shows whether the interpreter can run it (for
-    # an image, it is not compiled). Otherwise, the installed program is tried.
+    # If the run writes the program, compiling it shows whether the interpreter can run it (in an
+    # image, it is not compiled). If the run keeps the installed program, that one is tried.
     for file in changes.writes:
         if isinstance(file, Program):
             try:
@@ -108,20 +108,21 @@ def _why_gate_cannot_run(host: Host, changes: FileChanges) -> Iterator[Finding]:
     yield from find_failing_python(host, python, INSTALL_PYTHON)
 
 
-def _why_it_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
+def _why_unit_cannot_be_gated(unit: str, properties: Mapping[str, str]) -> Iterator[Finding]:
     """Yield an error if the gate cannot hold this unit back, for the first of these reasons: its
     name is an alias, but the gate compares the unit's own name; it starts before something that the
     gate waits for; or systemd runs its commands, and so the gate, on other files than the host's.
     `properties` of a template are those of one of its instances.
 
     Yield a note if systemd does not know the unit: its name may be wrong, or it may be installed
-    later. There is no note for a template: that of the machines is gated also where it is missing.
+    later. There is no note for a template: the gate of machines is there by default, even on a host
+    without their template.
     """
     # An order through other units is not judged.
     before = sorted(_BEFORE_THE_GATE.intersection(properties["Before"].split()))
     # By settings such as BindPaths=, the gate, which runs as root, would run files of the unit's
     # user. If this user is root, only another root folder or image is refused, because the gate
-    # would judge that one and not the host. DynamicUser= sets User=, too.
+    # would judge this root and not the host. DynamicUser= sets User=, too.
     is_root = properties["User"] in {"", "0", "root"}
     refused = OTHER_ROOT_SETTINGS if is_root else OTHER_FILES_SETTINGS
     other_files = [name for name in refused if properties[name]]

@@ -27,8 +27,8 @@ class CheckResult(Effects):
         """What the check found, as in the JSON document; empty if there was no check."""
         if self.report is None:
             return ()
-        # In STRICT, what escapes is an error; but then the task has failed, and has no result. So
-        # each result has the findings of mode WARN.
+        # In STRICT, an escape makes the task fail, so that there is no result. So each result has
+        # the findings of mode WARN.
         return check_findings(self.report, mode="WARN")
 
     def log_fields(self) -> dict[str, object]:
@@ -44,5 +44,5 @@ class CheckResult(Effects):
         if self.report is None:
             return values
         document = check_document(self.report, mode="WARN", findings=self.findings)
-        del document["schema"], document["mode"]  # they are not those of a task
+        del document["schema"], document["mode"]  # a result of a task has neither
         return values | document

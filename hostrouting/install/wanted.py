@@ -44,8 +44,8 @@ class Request:
 
 
 def _as_installed(config: HostRoutingConfig) -> HostRoutingConfig:
-    """Return the configuration as it can be read back after the run. One that asks for nothing,
-    whatever else it says, puts no config.json on the host, so it is read back as the empty one.
+    """Return the configuration as it can be read back after the run. A configuration that asks for
+    nothing puts no config.json on the host, so the empty one is read back, whatever else it says.
     """
     if config.asks_for_nothing:
         return HostRoutingConfig()
@@ -76,7 +76,7 @@ def read_wanted(host: Host, request: Request) -> Wanted:
     """
     installed: HostRoutingConfig | None = None
     if not request.names:
-        with suppress(HostRoutingError):  # all of it is replaced, whatever it says
+        with suppress(HostRoutingError):  # unreadable: the run replaces all of it anyway
             installed = read_installed(host)
         config = request.config
     else:
@@ -92,8 +92,8 @@ def read_wanted(host: Host, request: Request) -> Wanted:
     if request.undone is None:
         return Wanted(config, installed, request.allow_removal)
 
-    # What this undo is about must be as the undone run left it, or as it was before that run. If
-    # that run were made again now, it would leave the same in this part.
+    # The part that this undo is about must be as the undone run left it, or as it was before that
+    # run. What the run left in this part is what it would install again now.
     left_by_run = read_wanted(host, request.undone).config
     expected = (request.own_part(left_by_run), request.own_part(request.config))
     if installed is not None and request.own_part(installed) not in expected:

@@ -10,8 +10,8 @@ program that is missing, and no marker is about another configuration. So the or
 3. Drop-ins and units go.
 4. systemd reads that. Until then, a unit that had a drop-in still runs the gate, so the program
    goes after this. And config.json is replaced after this: the former one tells the next run which
-   units may still have a drop-in loaded that is gone. If systemd has not read what an earlier run
-   has changed, the plan has a reload: it is this one.
+   units may still have a drop-in loaded that is gone. Here, systemd also reads what an earlier
+   run wrote before it was killed.
 5. The files are written, in the order of `files_of`.
 6. systemd reads the units and drop-ins that were written. From here on, the gate is in force.
 7. The rest goes, and last config.json. `owned_paths` has this order.
@@ -39,9 +39,9 @@ _START_TIMEOUT = 30.0  # seconds for the start of the guard
 
 
 def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
-    """Make the changes of files in this plan, and have systemd stop and reload what they concern.
-    Return the effects, with the warnings of the plan. The first failure is raised, with the effects
-    so far; the next run does the rest.
+    """Make the changes of files in this plan, and the stops and reloads that belong to them. Return
+    the effects, with the warnings of the plan. The first failure is raised, with the effects so
+    far; the next run does the rest.
 
     The caller holds the lock of the host, unless there is nothing to change.
     """
@@ -50,7 +50,7 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
     writer = _Writer(host, plan)
     with recorded_in_errors(files=writer.changed, operations=writer.operations):
         if plan.files:
-            # Other programs would read in these files the verdict for the former configuration.
+            # Markers tell other programs the last verdict, which is for the former configuration.
             remove_markers(host.files)
         writer.stop_units()
         writer.change_files()
@@ -87,8 +87,8 @@ class _Writer:
                 self._manager.stop(unit)
 
     def change_files(self) -> None:
-        """Remove our units and drop-ins, have systemd read that, write the new files, have systemd
-        read them, and remove the rest. In this order, no unit runs a program that is gone, and if
+        """Remove the units and drop-ins that go, reload systemd, write files, reload systemd, and
+        remove the other files that go. In this order, no unit runs a program that is gone, and if
         this process is killed, the next run can complete the work.
         """
         written, removed = self._plan.files
@@ -114,8 +114,8 @@ class _Writer:
         """Remove these files, and then each folder of drop-ins, and our own, if it is empty."""
         files = self._host.files
         for path in paths:
-            if files.remove(path):
-                self.changed.append(path)
+            files.remove(path)
+            self.changed.append(path)
             folder = path.rpartition("/")[0]
             if folder.endswith(".d") or folder == HostLayout.config_directory:
                 files.remove_empty(folder)
@@ -136,7 +136,7 @@ def start_guard(host: Host, plan: Plan) -> Effects:
     if manager is None:
         return Effects()
     for start in starts:
-        # It may run an old program, or it has failed and systemd waits to restart it.
+        # The guard may run an old program. Or it has failed, and systemd waits to restart it.
         manager.stop(start.object)
         manager.start(start.object, timeout=_START_TIMEOUT)
     return Effects(operations=starts)

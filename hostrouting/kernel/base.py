@@ -81,7 +81,7 @@ class Outcome(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether the kernel is now as the request asks, by this change or since before.
+        """Whether the kernel is now as the request asks, by this change or already before.
 
         A deletion is also done if its device does not exist, because Linux deletes the routes of a
         device together with it. But a renamed device keeps its routes, and a deletion with its old
@@ -133,11 +133,11 @@ class RouteBackend(Protocol):
         Links are sorted by number, and the addresses of each family by the numbers of their
         devices. Rules and routes are in the kernel's order.
 
-        `near` saves time on a host with 100,000 routes: with these prefixes, a backend may leave
-        out most routes that overlap none of them. It always returns the routes of hostrouting
-        (protocol 213), default routes and their halves (/1), and routes without a gateway. The rest
-        are mostly routes of a CNI to the pods of other nodes. Of routes that differ only in the
-        addresses of their prefixes, it returns at least one, so that the check knows the CNI.
+        `near` saves time on a host with 100,000 routes: a backend may leave out most routes that
+        overlap none of these prefixes. They are mostly routes of a CNI to the pods of other nodes.
+        Of routes that differ only in the addresses of their prefixes, at least one is returned, so
+        that the check knows the CNI. Never left out are the routes of hostrouting (protocol 213),
+        default routes and their halves (/1), and routes without a gateway.
 
         If anything changes while the host is read, it is read again, up to three times in all. If
         the last reading is disturbed, too, it is returned all the same, marked as `restless`.
@@ -198,8 +198,8 @@ class Watch(Protocol):
         True may be a false alarm. A burst of changes, even one that overflowed the socket's buffer,
         is reported as one True. Raises BackendError if it cannot listen any more.
 
-        `clock` is the caller's, for tests: a fake kernel waits on it, so that a fake clock takes no
-        real time. A real kernel uses the machine's clock in any case.
+        `clock` is for tests: a fake kernel waits on the caller's clock, which may be a fake one
+        that takes no real time. A real kernel always uses the machine's clock.
         """
 
     def close(self) -> None:

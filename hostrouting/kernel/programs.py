@@ -45,8 +45,8 @@ class RunProgram(Protocol):
         text: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> Ended:
-        """Run a program and return how it ended, whatever its exit code is. Its name, which is
-        looked up in PATH, is the first word of `command`, and `text` is its standard input.
+        """Run a program and return how it ended, whatever its exit code is. The first word of
+        `command` is looked up in PATH, and `text` is the standard input.
 
         Without `environment`, the program gets the environment of this process. Raises
         FileNotFoundError if the program does not exist, TimeoutError if it has not ended in time,
@@ -146,7 +146,7 @@ def run_tool(
         sentence = f"{tool} did not {purpose} within {timeout:g} s; it may be busy, so try again"
         raise HostError(sentence, what=what, kind="timeout") from error
     except OSError as error:
-        # With 126, a shell says that it cannot run a program. The error is made below.
+        # A shell has the exit code 126 if it cannot run a program. The error is made below.
         ended = Ended(126, err=error.strerror or str(error))
     if ended.code not in fine_codes:
         raise tool_error(ended, tool, purpose=purpose, what=what)

@@ -117,8 +117,8 @@ class _HandleNetlink(Netlink):
 
     def send_changes(self, messages: Sequence[bytes]) -> dict[int, KernelError]:
         """Send messages that change something; return the errors of those that the kernel refuses,
-        by the sequence number that the caller gave to the message. pyroute2 sends it with another
-        number.
+        by the sequence number that the caller gave to the message. pyroute2 sends a number of its
+        own instead.
         """
         errors: dict[int, KernelError] = {}
         for packed in messages:
@@ -131,9 +131,8 @@ class _HandleNetlink(Netlink):
         return errors
 
     def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-        """Ask the kernel for one of its lists, and yield its messages. As for
-        `Netlink.dump_in_runs`, each yield is (size, run), where a run is several messages of this
-        size; but here, each run is a single message.
+        """Ask the kernel for one of its lists, and yield (size, run), as `Netlink.dump_in_runs`
+        does. Here, each run is a single message.
         """
         for answer in self._answers(type_, NLM_F_DUMP, body):
             yield len(answer), answer

@@ -59,13 +59,13 @@ class Reports:
     def wait(self, seconds: float) -> None:
         """Wait until Linux reports a change, but at most so many seconds. After a report, rest for
         `_REST` seconds: more reports may follow, and the caller reads the kernel after each wait.
-        If this process cannot listen, sleep for all the seconds. If the caller has to end, for
-        example because its run is cancelled, raise what `WaitClock.sleep` raises.
+        Raises what `WaitClock.sleep` raises if the caller has to end, for example because its run
+        is cancelled.
         """
-        seconds_to_sleep = seconds
+        seconds_to_sleep = seconds  # all of them, if this process cannot listen
         if self._watch is not None:
             with suppress(BackendError):
-                # `for_watch` is the clock on which a fake kernel waits; a real one has its own.
+                # A fake kernel waits by the clock `for_watch`. The real kernel has its own clock.
                 has_changed = self._watch.wait(seconds, clock=self._clock.for_watch)
                 seconds_to_sleep = _REST if has_changed else 0.0
         self._clock.sleep(seconds_to_sleep)  # even for 0 s: it raises if the caller has to end

@@ -38,8 +38,8 @@ route then.
 
 def leads_out(link: Link | None) -> bool:
     """Whether a default route through this device counts as a way out of the host. Tunnels count.
-    An InfiniBand device does not, because it seldom leads to an IP router, but a configuration can
-    name it. None, for a device that the snapshot does not list, does not count either.
+    InfiniBand devices do not, because they seldom lead to an IP router, but a configuration can
+    expect them. A device that the snapshot does not list (None) does not count either.
     """
     if link is None or link.loopback:
         return False

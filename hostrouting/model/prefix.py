@@ -30,7 +30,7 @@ def width_of(family: int) -> int:
 
 
 def as_ip(value: str | IP) -> IP:
-    """The address that a text means; an address is returned unchanged. ValueError if it has a zone
+    """Read an address from a text, or return an address unchanged. ValueError if it has a zone
     ("fe80::1%eth0"), because a route has another field for the device.
     """
     address = ip_address(value) if isinstance(value, str) else value
@@ -125,10 +125,10 @@ class Prefix(_Block):
 
     def __contains__(self, other: "Prefix | IP") -> bool:  # type: ignore[override]  # not `object`
         """Whether this block contains the address, or every address of the prefix."""
-        block = other if isinstance(other, Prefix) else Prefix.of(other)
-        if block.family != self.family or block.length < self.length:
+        inner = other if isinstance(other, Prefix) else Prefix.of(other)
+        if inner.family != self.family or inner.length < self.length:
             return False
-        return self.first <= block.first <= self.last
+        return self.first <= inner.first <= self.last
 
     def overlaps(self, other: "Prefix") -> bool:
         """Whether the blocks have an address in common: then one contains the other."""

@@ -234,7 +234,7 @@ class Route(NamedTuple):
     @property
     def usable_devs(self) -> tuple[str, ...]:
         """The devices by which packets can leave: those of all next hops that are not dead."""
-        if self.type in REFUSING:  # it drops packets, even if a next hop is given
+        if self.type in REFUSING:  # the route drops packets, even if it has a next hop
             return ()
         return _devs_by(hop for hop in self.next_hops if not hop.dead)
 
@@ -252,10 +252,11 @@ class Route(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The sort key of the routes of one table to one prefix, of which Linux uses the first: the
-        one with the lowest metric and, of several such IPv6 routes, the highest preference.
+        """The sort key of the routes to one prefix in one table: Linux uses the route with the
+        lowest key. A low metric comes first and, for IPv6 routes with the same metric, a high
+        preference.
         """
-        return self.metric, -PREFERENCES.index(self.preference)  # they are in ascending order
+        return self.metric, -PREFERENCES.index(self.preference)  # PREFERENCES ascends
 
     @property
     def has_gateway(self) -> bool:
@@ -280,8 +281,8 @@ class Route(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The beginning of the route as `ip route` prints it: the prefix, after the type unless
-        that is unicast.
+        """The beginning of the route as `ip route` prints it: the type, unless it is unicast, and
+        the prefix.
         """
         where = "default" if self.prefix.length == 0 else str(self.prefix)
         return where if self.type == "unicast" else f"{self.type} {where}"
@@ -309,14 +310,14 @@ class Route(NamedTuple):
         """The attributes that few routes have, in the words of `ip route`."""
         attributes = {
             "src": self.prefsrc,
-            "metric": self.metric or None,
+            "metric": self.metric,
             "mtu": self.mtu,
             "advmss": self.advmss,
             "nhid": self.nexthop_id,
         }
-        words = [f"{word} {value}" for word, value in attributes.items() if value is not None]
+        words = [f"{word} {value}" for word, value in attributes.items() if value]
         if self.expired:
-            words.append("expires 0sec")  # as of a route whose lifetime is over
+            words.append("expires 0sec")
         words += self.unread  # the encapsulations, whose values were not read
         if self.preference != "medium":
             words.append(f"pref {self.preference}")
@@ -356,7 +357,7 @@ def bare(route: Route) -> Route:
 
 
 def entries_of_route(route: Route) -> tuple[Route, ...]:
-    """Split a route into the entries as which Linux stores it. An IPv6 route has an entry for each
+    """Split a route into the entries that Linux stores for it. An IPv6 route has an entry for each
     next hop, and these entries can have different protocols. An IPv4 route is one entry, and so is
     a route with a nexthop object.
     """
@@ -369,23 +370,24 @@ def routes_of_entries(entries: Sequence[Route]) -> tuple[Route, ...]:
     """Return the routes that `ip route` shows for these stored entries, which have the same key and
     are in the kernel's order.
 
-    Linux stores an IPv6 route as one entry for each next hop. It lists all entries with a gateway
-    as one route, which has the fields of the first entry and the next hops of all. The list then
-    goes on after the last of these entries, so an entry without a gateway between them is missing.
+    Linux stores an IPv6 route as one entry for each next hop. The list joins all entries that have
+    a gateway into one route, with the fields of the first joined entry and the next hops of all. It
+    goes on after the last joined entry, so an entry without a gateway between two joined ones is
+    not shown.
     """
-    places = [place for place, entry in enumerate(entries) if _is_joined(entry)]
-    if not places:
+    joined_places = [place for place, entry in enumerate(entries) if _is_joined(entry)]
+    if not joined_places:
         return tuple(entries)
-    first, last = places[0], places[-1]
-    hops = tuple(entries[place].next_hops[0] for place in places)
+    first, last = joined_places[0], joined_places[-1]
+    hops = tuple(entries[place].next_hops[0] for place in joined_places)
     if len(hops) == 1:  # Linux lists no weight for a single next hop
         hops = (hops[0]._replace(weight=1),)
     return (*entries[:first], entries[first]._replace(next_hops=hops), *entries[last + 1 :])
 
 
 def _is_joined(entry: Route) -> bool:
-    """Whether Linux may list this stored entry as a next hop of one route with other entries. It
-    joins all IPv6 entries that have the same key and a gateway, whoever added them.
+    """Whether Linux lists this stored entry and others as one route. It joins all IPv6 entries that
+    have the same key and a gateway, whoever added them.
     """
     # An IPv4 entry, or one with a nexthop object, already has all next hops of its route.
     if entry.prefix.family == IPV4 or entry.nexthop_id is not None:
@@ -394,11 +396,11 @@ def _is_joined(entry: Route) -> bool:
 
 
 def deletion_command(route: Route) -> str:
-    """The `ip` command that deletes this route and no other. It names the nexthop object, or the
-    next hop of a unicast route that has only one.
+    """The `ip` command that deletes this route and no other.
 
-    The type and several next hops are left out: Linux compares only the fields that are given, and
-    deletes the route with all of its next hops.
+    Linux compares only the fields that the command gives, and deletes the route with all of its
+    next hops. So the type and several next hops are left out. The nexthop object is given, or a
+    single next hop of a unicast route.
     """
     words = ["ip" if route.prefix.family == IPV4 else "ip -6", f"route del {route.prefix}"]
     if route.source is not None:

@@ -65,8 +65,8 @@ class Address(NamedTuple):
         """The network to which Linux adds a route because of this address: that of the peer, if
         the address has one.
         """
-        inside = self.peer or self.ip
-        return Prefix.around(inside.version, int(inside), self.length)
+        ip = self.peer or self.ip
+        return Prefix.around(ip.version, int(ip), self.length)
 
 
 class Snapshot(NamedTuple):

@@ -65,8 +65,8 @@ def _require_python() -> None:
         "tail -1) /etc/hostrouting/hostrouting.pyz apply --config /etc/hostrouting/config.json\n"
     )
     os.write(2, line.encode())  # print would only fill a buffer, which _exit does not write
-    # The shell command of the gate refuses the unit because of this status. With REFUSED, it would
-    # refuse it, too, but would not say how to start units all the same.
+    # The gate refuses the unit because of this status. With REFUSED, its shell command would not
+    # say how to start units all the same.
     _exit(1)
 
 

@@ -39,8 +39,8 @@ def make_part(part: PassPart, host: Host, *, clock: NodeClock) -> int:
         return 1
     if outcome.refuses:
         return 1
-    # A finding of this part says that the table for probes could not be loaded. That holds no unit
-    # back. The service fails all the same, so that systemd tries it again.
+    # A finding of this part says that the table for probes could not be loaded. This holds
+    # no unit back, but the service fails, so that systemd tries it again.
     if part == "probe_rewrite" and outcome.findings:
         return 1
     return 0

@@ -44,10 +44,10 @@ def _ignore_later_signals() -> None:
     handler calls this just before it raises the exception that ends the process, so that no later
     signal interrupts the rollback.
     """
-    for each in _SIGNALS:
-        signal.signal(each, _ignore)  # with SIG_IGN, Python warns if two signals come at once
+    for number in _SIGNALS:
+        signal.signal(number, _ignore)  # with SIG_IGN, Python warns if two signals come at once
     # Python drops an exception that is raised while a destructor runs: then the block of the
-    # TimeLimit goes on. If it has not ended when the alarm comes, that raises TimeIsUp.
+    # TimeLimit goes on. If the block has not ended when the alarm comes, the alarm raises TimeIsUp.
     signal.setitimer(signal.ITIMER_REAL, _TIME_TO_ROLL_BACK)
 
 

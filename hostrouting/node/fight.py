@@ -56,7 +56,7 @@ class Fight:
         if now - self._repaired_at > QUIET:
             was_on = self.is_on
             self.end()
-            if was_on and not repairs:
+            if was_on and not repairs:  # with repairs, this would not be true
                 return "nothing takes away any more what the guard puts back"
         if not repairs:
             return ""
@@ -72,14 +72,14 @@ class Fight:
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
         # The repair with which a fight begins is logged at once. Later ones are logged only if the
         # last line is an hour old.
-        if self._repairs > _REPAIRS_OF_A_FIGHT and now - self._said_at < _SAY_AGAIN_AFTER:
+        if self._repairs != _REPAIRS_OF_A_FIGHT and now - self._said_at < _SAY_AGAIN_AFTER:
             return ""
         self._said_at = now
         return f"{sentence}; {_REMEDY}"
 
     def end(self) -> None:
         """Forget the repairs, and remove the file by which `status` knows that another program
-        undoes them. Does no harm if there is no fight.
+        undoes them. Without a fight, this does no harm.
         """
         self._repairs = 0
         with suppress(HostError):
@@ -93,7 +93,7 @@ def read_fight(files: Files) -> Finding | None:
     """
     # Not by splitlines, which also ends a line at characters that a device's name can have.
     number, _, sentence = (files.read(HostLayout.fight_path) or "").partition("\n")
-    with suppress(ValueError):  # it is not a number, or has thousands of digits
+    with suppress(ValueError):  # `number` is not a number, or has thousands of digits
         facts = {"repairs": int(number)}
         if sentence:
             return Finding(

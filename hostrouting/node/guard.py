@@ -91,8 +91,8 @@ class Guard:
         self._watch = watch
         self._clock = clock
         self._whole_pass_from = clock.now()
-        """The time from which on the next pass is a whole one, which also loads the table for
-        probes, and checks. Other passes only set the routes.
+        """From this time on, the next pass is a whole one: it also loads the table that rewrites
+        probes, and checks the host. Other passes only set the routes.
         """
         self._refusals = 0
         """In how many passes in a row, up to the last one, Linux has refused all changes."""
@@ -114,13 +114,14 @@ class Guard:
         try:
             while True:
                 idle_time = self.make_next_pass()
-                # `for_watch` is the clock on which a fake kernel waits; a real one has its own.
+                # A fake kernel waits by the clock `for_watch`. The real kernel has its own clock.
                 if self._watch.wait(idle_time, clock=self._clock.for_watch):
                     self._clock.sleep(_GATHERING_TIME)
-                    # Discard what was reported meanwhile, because it belongs to the same change.
+                    # Discard what was reported meanwhile: it belongs to the same change.
                     self._watch.wait(0.0)
         finally:
-            self._fight.end()  # else its file would say that another program still undoes repairs
+            # Otherwise the file of a fight would say that another program still undoes repairs.
+            self._fight.end()
 
     def make_next_pass(self) -> float:
         """Make a pass, and rest. Return in how many seconds the next pass is due if nothing changes
@@ -163,7 +164,7 @@ class Guard:
         """Make these parts of a pass. Return the lines for the journal, and whether gated units
         must not start now.
         """
-        done = Done()  # `run_pass` notes its changes there, also if it fails
+        done = Done()  # `run_pass` notes its changes there
         # Only a pass that Linux refuses continues the count of refusals; any other sets it to 0.
         refusals_in_a_row = self._refusals + 1
         self._refusals = 0
@@ -172,8 +173,8 @@ class Guard:
                 config = read_config(self._host)
                 outcome = run_pass(self._host, self._backend, config, done=done, parts=parts)
             if outcome.has_requested_changes and not done.changes:
-                # Linux has refused the requests. Discard its reports of them: they would start the
-                # next pass at once.
+                # Linux has refused a request, and the changes before it were taken back. Read the
+                # reports of these now: they would start the next pass at once.
                 self._watch.wait(0.0)
                 self._refusals = refusals_in_a_row
         except HostRoutingError as error:
@@ -194,7 +195,8 @@ class Guard:
             if line not in said:
                 say(*line)
         # While another program undoes each repair, `said` also keeps the lines of earlier passes:
-        # otherwise two lines that alternate would be logged again and again.
-        if not self._fight.is_on:
+        # otherwise two lines that alternate would be logged again and again. It keeps about
+        # 200 kB, even of lines that are always new.
+        if not self._fight.is_on or len(said) > 1_000:
             said.clear()
         said.update(lines)

@@ -42,22 +42,22 @@ def read_config(host: Host) -> HostRoutingConfig:
     with markers_removed_on_failure(host.files):
         config = read_installed(host)
         if config.asks_for_nothing:
-            sentence = (
+            raise HostError(
                 f"{HostLayout.config_path} is missing, or configures nothing: hostrouting has just "
                 "been removed, or somebody has changed the file; to see which, as root: "
-                f"{HostLayout.node_command} status"
+                f"{HostLayout.node_command} status",
+                what="file",
             )
-            raise HostError(sentence, what="file")
         return config
 
 
 def await_installed_pass(
     host: Host, parts: Collection[PassPart] = PARTS, *, clock: NodeClock
 ) -> PassOutcome:
-    """Make a pass by the installed configuration: set the routes of the host, load its table for
-    probes, and check, or only do these `parts`. Repeat the pass while something is missing that may
-    still come (`await_pass`). Log what all passes have changed, and what the last one has found;
-    return its outcome.
+    """Make a pass by the installed configuration, or only these `parts` of it: set the routes of
+    the host, load its table for probes, check. Repeat the pass while something is missing that may
+    still come (`await_pass`). Log what all passes have changed, and what the last pass has found.
+    Return the outcome of the last pass.
     """
     done = Done()
 

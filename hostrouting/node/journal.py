@@ -20,11 +20,6 @@ Line: TypeAlias = "tuple[int, str]"
 
 ERROR, WARNING, NOTICE, INFO = 3, 4, 5, 6  # as syslog counts
 
-_ABOUT_SIGNALS = (
-    "systemd sends SIGTERM to a unit that is stopped, or whose start takes longer than its "
-    "TimeoutStartSec="
-)
-
 
 def say(level: int, text: str) -> None:
     """Log a line. A line that cannot be written is lost: no decision depends on the log."""
@@ -36,8 +31,9 @@ def say(level: int, text: str) -> None:
 
 
 def lines_of(outcome: PassOutcome, done: Done) -> Iterator[Line]:
-    """Yield the lines for the journal about a pass: what was changed, each verdict that is ok, and
-    the findings, which explain any other verdict.
+    """Yield the lines for the journal about a pass: the changed static routes, what else was done
+    (such as loading the table for probes), each verdict that is ok, and the findings, which explain
+    any other verdict.
     """
     changes = done.changes
     if changes:
@@ -67,7 +63,12 @@ def describe_failure(error: BaseException) -> list[str]:
     true now, such as routes that were rolled back, if the error has notes about that.
     """
     if isinstance(error, Stopped):  # its text is the name of the signal
-        lines = [f"{error} ended this; {_ABOUT_SIGNALS}"]
+        lines = [
+            (
+                f"{error} ended this; systemd sends SIGTERM to a unit that is stopped, or whose "
+                "start takes longer than its TimeoutStartSec="
+            )
+        ]
     elif isinstance(error, TimeIsUp):  # its text is the limit in seconds
         lines = [
             (

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from hostrouting.errors import HostError
 from hostrouting.host.operation import Operation
 from hostrouting.probe.table import (
-    CHAINS,
     PROBE_DELETION,
     TABLE,
     probe_comments,
@@ -52,14 +51,14 @@ def _is_in_force(listing: str, settings: ProbeRewriteConfig) -> bool:
     # The comment of the table has a digest of the rules, so it differs for other settings.
     table_comment, *rule_comments = probe_comments(settings)
     lines = [line.strip() for line in listing.splitlines()]
-    # The other lines, such as those of a chain's beginning, are the frame of the rules.
+    # Leave out the frame around the rules, such as the first lines of a chain.
     rules = [line for line in lines if line and not line.startswith(_FRAME)]
     if table_comment not in listing or len(rules) != len(rule_comments):
         return False
     if not all(map(str.endswith, rules, rule_comments)):
         return False
-    # Nobody has added a chain, or set the policy of one of ours to drop.
-    return listing.count(" hook ") == listing.count("policy accept") == CHAINS
+    # Each chain, also an added one, must accept the packets that no rule decides about.
+    return listing.count(" hook ") == listing.count("policy accept")
 
 
 def load_table(nftables: Nftables, settings: ProbeRewriteConfig, *, done: list[Operation]) -> None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 TABLE = "hostrouting_slb"
 """The name of the table. Other agents delete tables with azureslbprobe in their name."""
-CHAINS = 2  # in the table
 PRIORITY = -300
 """The priority of the chains: before connection tracking (-200), which so sees only the global
 address.

@@ -55,16 +55,19 @@ def apply_plan(
         problems = _carry_out(plan, backend, raise_if_cancelled, in_effect)
         if not problems:
             return
-        after = _undo(backend, routes_before, in_effect)
+        sentence = _undo(backend, routes_before, in_effect)
     except BaseException as stopped:
-        # Roll back, then raise the error again. If it stopped the rollback above, try once more.
-        after = _undo(backend, routes_before, in_effect)
-        _add_note(stopped, after)
+        # Roll back, then raise the error again. If the rollback above raised it, try once more.
+        sentence = _undo(backend, routes_before, in_effect)
+        _add_note(stopped, sentence)
         raise
     finally:
         done += in_effect
-    can_retry = all(problem.can_retry for problem in problems)
-    raise ApplyError(*map(str, problems), after=after, can_retry=can_retry) from problems[0]
+    raise ApplyError(
+        *map(str, problems),
+        after=sentence,
+        can_retry=all(problem.can_retry for problem in problems),
+    ) from problems[0]
 
 
 def _carry_out(
@@ -91,9 +94,9 @@ def _batches(plan: RoutePlan) -> list[list[RouteRequest]]:
     """Return the requests in two batches, so that packets always have a route: the first adds the
     new routes, and the second deletes the old ones.
 
-    There is one exception. If both routes are there, a request to delete the new one, in a
-    rollback, may delete the old one instead (`deletion_could_hit`). So such an old route is deleted
-    in the first batch, before the additions; a rollback adds it again.
+    There is one exception: an old route that a rollback could delete instead of the new one, if
+    both were there (`deletion_could_hit`). It is deleted in the first batch, before the additions;
+    a rollback adds it again.
     """
     added = {step.route.key: step.route for step in plan.changes if step.action == "add"}
     first_batch: list[RouteRequest] = []
@@ -117,7 +120,7 @@ def _send(
     requests: list[RouteRequest], backend: RouteBackend, done: list[RouteRequest]
 ) -> list[BackendError]:
     """Send these requests to the kernel, and add those that it has carried out (`ok`) to `done`.
-    Return the refusals, without those of what was as the request asks already (only `is_done`). All
+    Return the refusals, but not those of requests that had nothing left to do (`is_done`). All
     requests are tried, so that the error names every route that Linux refuses.
     """
     before = len(done)
@@ -196,7 +199,7 @@ def _in_effect(
     there, or the deleted one is not.
 
     Only these may be reversed, because a request to delete a route that is not there can do harm:
-    in IPv4, without a metric, it then deletes a route of ours with another metric.
+    in IPv4, without a metric, Linux then deletes a route of ours with another metric.
     """
     entries = _entries(*now.values())
     return [

@@ -37,13 +37,13 @@ def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[st
 
 
 def _doubtful_by_equal_routes(defaults: Sequence[Route]) -> frozenset[str]:
-    """Return the devices of all default routes that are as good as the first, if these are more
-    than the devices of the first one: nobody has chosen between them, so any may be the intended
+    """If other default routes are as good as the first one, and lead through other devices, return
+    the devices of all these routes: nobody has chosen between them, so any may be the intended
     uplink. Otherwise return none.
 
     A single route with several next hops is not in doubt, because somebody has chosen all of its
-    devices. An exception is a route from router advertisements: networkd joins those of several
-    devices into one route.
+    devices. An exception is a route from router advertisements, because networkd joins such routes
+    of several devices into one.
     """
     used = defaults[0]
     devs_of_equals = devs_of(route for route in defaults if _rank(route) == _rank(used))
@@ -72,13 +72,15 @@ def _doubtful_by_a_tunnel(defaults: Sequence[Route], snapshot: Snapshot) -> froz
     if hidden:
         return devs | hidden
     card_addresses = [
-        each.ip
+        each
         for each in snapshot.addresses
-        if each.ip.version == used.prefix.family and is_card(links.get(each.dev), links)
+        if each.ip.version == used.prefix.family
+        and each.ip not in LINK_LOCAL
+        and is_card(links.get(each.dev), links)
     ]
     are_lines = all(links[dev].kind in LINES for dev in devs)
     are_taps = all(is_tap(links[dev]) for dev in devs)
-    if are_lines or (are_taps and all(ip in LINK_LOCAL for ip in card_addresses)):
+    if are_lines or (are_taps and not card_addresses):
         return frozenset()
     return devs
 
@@ -111,12 +113,12 @@ def usable_defaults(routes: Iterable[Route]) -> list[Route]:
 
 def with_next_hops(routes: Iterable[Route], is_usable: Callable[[NextHop], bool]) -> list[Route]:
     """The routes that have a usable next hop, each with only its usable ones."""
-    with_some: list[Route] = []
+    usable: list[Route] = []
     for route in routes:
         hops = tuple(filter(is_usable, route.next_hops))
         if hops:
-            with_some.append(route._replace(next_hops=hops))
-    return with_some
+            usable.append(route._replace(next_hops=hops))
+    return usable
 
 
 def is_for_all_packets(route: Route) -> bool:

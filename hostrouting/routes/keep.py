@@ -55,8 +55,8 @@ def keep_routes(
     plan = plan_static_routes(config, before, may_move=purpose != "upkeep")
     unconfigured = tuple(step for step in plan.steps if step.route.key not in wanted)
     if unconfigured:
-        # Read the host again near the routes to delete: a rollback has to know which other routes
-        # have their keys, and the first snapshot may lack these.
+        # A rollback has to know which other routes have the keys of the routes to delete. The first
+        # snapshot may lack those, so read the host again near all steps.
         before = backend.snapshot(near=[step.route.prefix for step in plan.steps])
     # The steps to carry out: all of the plan, or what the purpose still allows.
     steps = plan.steps
@@ -65,10 +65,10 @@ def keep_routes(
         possible = tuple(step for step in plan.steps if step not in left_out)
         steps = {"apply": (), "upkeep": possible, "undo": unconfigured}[purpose]
 
-    of_replies = RoutePlan(tuple(step for step in steps if step.route.key in replies))
-    others = tuple(step for step in steps if step not in of_replies.steps)
+    reply_plan = RoutePlan(tuple(step for step in steps if step.route.key in replies))
+    other_steps = tuple(step for step in steps if step not in reply_plan.steps)
     apply_plan(
-        RoutePlan(others),
+        RoutePlan(other_steps),
         backend,
         before=before,
         done=done,
@@ -78,7 +78,7 @@ def keep_routes(
     if plan.waiting:
         raise NotReady("; ".join(map(str, plan.wait_warnings)), findings=plan.wait_errors)
     try:
-        apply_plan(of_replies, backend, before=before, done=done)
+        apply_plan(reply_plan, backend, before=before, done=done)
     except ApplyError as error:
         plan = plan.with_reply_warnings(error.findings)
     return plan

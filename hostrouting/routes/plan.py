@@ -54,11 +54,11 @@ def plan_static_routes(
     config: HostRoutingConfig, snapshot: Snapshot, *, may_move: bool = True
 ) -> RoutePlan:
     """Plan the steps from the host as it is (`snapshot`) to the routes that the configuration
-    wants. Routes of ours that it does not want are deleted.
+    wants. Other routes of ours are deleted.
 
-    Without `may_move`, a static route of ours that works stays, even if it would lead elsewhere if
-    it were made now: packets do not move because a VPN or a new card has come. The route for
-    replies to probes names its device, so `may_move` does not matter to it.
+    Without `may_move`, a static route of ours that works stays, although a new one would lead
+    elsewhere: packets do not move because a VPN or a new card has come. The route for replies to
+    probes names its device, so `may_move` does not matter to it.
     """
     wanted = {route.key: route for route in config.static_routes.routes}
     replies = {route.key: route for route in reply_routes(config)}
@@ -89,10 +89,12 @@ def _plan_route(
     """Plan one configured route, `static`. `present` are the routes on the host that have its key
     now. With `on_link`, the route needs no gateway, because its destination is on the link.
 
-    A route of ours that works already stays in two cases: while the wanted route still needs
-    something before it can be added; and, without `may_move`, if the wanted route leads elsewhere,
-    unless only its routers have changed (`_follows_its_routers`). Then the plan also says what will
-    be there after a reboot.
+    A route of ours that works stays in two cases. Then the plan also says what will be there after
+    a reboot.
+
+    - The wanted route still needs something before it can be added.
+    - `may_move` is false, and the wanted route leads elsewhere. But if only the routers have
+      changed (`_follows_its_routers`), the wanted route replaces the working one.
     """
     key = static.key
     wanted = uplink.route_to(
@@ -171,7 +173,7 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
     this is a conflict, and the only step.
     """
     stale: list[Route] = []
-    staying: list[Route] = []  # the first of them is the one that Linux will use
+    staying: list[Route] = []  # the first is the route that Linux will use
     for route in sorted(present, key=_order_of_use):
         if route.protocol != OURS:
             staying.append(route)
@@ -179,16 +181,16 @@ def steps_for_key(wanted: Route | None, present: Sequence[Route]) -> tuple[Route
         for entry in entries_of_route(route):  # in IPv6, each next hop is an entry
             if wanted is not None and _leads_as(wanted, entry):
                 staying.append(entry)
-            # Delete the entry, unless the request could hit an earlier entry that stays. In that
-            # case it does no harm, because Linux uses the earlier one.
+            # Delete the entry, unless the request could hit an earlier entry that stays. Then this
+            # entry stays, too, and does no harm, because Linux uses the earlier one.
             elif not any(deletion_could_hit(entry, before) for before in staying):
                 stale.append(entry)
     # Delete the last route first: a rollback begins with the last deletion and adds each route
     # behind the others, so the routes get their old order back.
     stale.reverse()
-    # But a request to delete a route could delete another one of ours instead: one with fewer next
+    # But a request to delete a route of ours could hit another route of ours: one with fewer next
     # hops or, if the request has no source, one with a source. So delete routes with fewer next
-    # hops first and, of equals, those with a source. The sort keeps the order of all others.
+    # hops first and, of equals, those with a source. Otherwise the sort keeps the order.
     stale.sort(key=lambda route: (len(route.next_hops), route.prefsrc is None))
     reason = "not configured" if wanted is None else "leads elsewhere"
     deletions = tuple(RouteStep("delete", route, reason) for route in stale)
@@ -211,8 +213,8 @@ def deletion_could_hit(deleted: Route, other: Route) -> bool:
 
     Linux compares the protocol, a source that the request has, and, place by place, the next hops.
     If the request has more next hops than a route, Linux ignores the rest, so it also deletes a
-    route with only the first ones. Sources are not looked at here: the order of deletions
-    (`steps_for_key`) sees to them.
+    route with only the first ones. Sources are not compared here: `steps_for_key` deletes routes in
+    an order for which they do not matter.
     """
     if other.protocol != OURS:
         return False
@@ -229,9 +231,9 @@ def _order_of_use(route: Route) -> tuple[bool, int, int]:
 
 
 def _leads_as(wanted: Route, route: Route) -> bool:
-    """Whether the packets of a route go where the wanted one would send them, so that either will
-    do. A dead next hop beside others does not count, because Linux does not use it, and a wanted
-    route has no dead next hops. If no source is wanted, any will do.
+    """Whether this route sends packets where the wanted route would, so that it will do as well. A
+    dead next hop beside others does not count, because Linux does not use it. If no source is
+    wanted, any will do.
     """
     if route.expired or wanted.prefsrc not in {None, route.prefsrc}:
         return False

@@ -111,7 +111,7 @@ class RoutePlan(NamedTuple):
         waits: list[Finding] = []
         for need, routes in grouped(self.waiting).items():
             verb = "needs" if len(routes) == 1 else "need"
-            sentence = f"{_named(routes)} {verb} {need}"
+            sentence = f"{_subject(routes)} {verb} {need}"
             waits.append(
                 Finding(
                     "route-waits",
@@ -137,7 +137,9 @@ class RoutePlan(NamedTuple):
         warnings = [*self.reply_findings]
         # `need` of a staying route is a phrase for what it will do: "wait for …" or "lead …".
         for need, routes in grouped(self.staying).items():
-            sentence = f"after the next boot, {_named(routes)} will {need}; what is there now stays"
+            sentence = (
+                f"after the next boot, {_subject(routes)} will {need}; what is there now stays"
+            )
             warnings.append(
                 Finding("route-stays", "warning", sentence, str(routes[0].destination), need.remedy)
             )
@@ -163,8 +165,8 @@ class RoutePlan(NamedTuple):
         return snapshot._replace(routes=tuple(routes))
 
 
-def _named(routes: list[StaticRoute]) -> str:
-    """The only route in words; or how many there are, and the first."""
+def _subject(routes: list[StaticRoute]) -> str:
+    """The subject of a sentence: the only route, or "2 routes, such as 172.16.0.0/17,"."""
     if len(routes) == 1:
         return str(routes[0])
     return f"{len(routes):,} routes, such as {routes[0]},"

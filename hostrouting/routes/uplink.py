@@ -73,9 +73,9 @@ class Uplink:
         own routes do not count, because they may be deleted.
 
         `expected` are the devices of `routeOverlap.expectedDevs`. If exactly one of them can have a
-        default route, a route takes its gateway from this device alone. While the device has no
-        default route, such a route lacks it (`Need`): the gateway of another card may lead
-        elsewhere.
+        default route, a route that names neither device nor gateway takes both from there. While
+        this device has no default route, the other route waits for it (`Need`), because the gateway
+        of another card may lead elsewhere.
         """
         self._family = family
         self._links = snapshot.links_by_name
@@ -92,7 +92,7 @@ class Uplink:
         self._expected_ways_out = [
             dev for dev in expected if dev not in self._links or dev in ways_out
         ]
-        """The expected devices that can have a default route, also one that this host does not have
+        """The expected devices that can have a default route, even if this host does not have them
         yet.
         """
         self._main_defaults = with_next_hops(in_main, lambda hop: hop.dev in ways_out)
@@ -143,8 +143,10 @@ class Uplink:
             protocol=OURS,
         )
         if route.has_gateway:
-            # A route has one source for all its next hops.
-            return route._replace(prefsrc=self._source_by(next_hops[0]))
+            # A route names one source for all its next hops: the first that is found. If it names
+            # none, Linux chooses one for each next hop.
+            sources = (source for source in map(self._source_by, next_hops) if source)
+            return route._replace(prefsrc=next(sources, None))
         if self._family == IPV4:  # as `ip route add` does
             return route._replace(scope=SCOPE_LINK)
         return route
@@ -155,17 +157,18 @@ class Uplink:
         """Return the next hops of a route to this destination, or what the route still needs before
         it can be added. `dev` or `gateway` is None if the route does not name it.
         """
-        # If no device is named, take the only expected one; but not if a gateway is named, which
-        # may be on another card. If it is in doubt which default route counts, always take it.
+        # If no device is named, take the only expected one. But a named gateway may be on another
+        # card: beside a gateway, take the expected device only if it is in doubt which default
+        # route counts.
         takes_expected_dev = gateway is None or self._devs_in_doubt
         if takes_expected_dev and dev is None and len(self._expected_ways_out) == 1:
             [dev] = self._expected_ways_out
         if dev is None and self._devs_in_doubt:
-            named = spoken(sorted(self._devs_in_doubt), last="or")
+            devs = spoken(sorted(self._devs_in_doubt), last="or")
             return Need(
                 "a device to be named, because it is unclear whether "
                 f"[{self._main_defaults[0]}] is the right one",
-                Remedy(f"name {named} in the configured route, or in routeOverlap.expectedDevs"),
+                Remedy(f"name {devs} in the configured route, or in routeOverlap.expectedDevs"),
             )
         # A named device may have its default route in a table of its own.
         hops = _hops_of_best(self._main_defaults if dev is None else self.defaults, dev)
@@ -174,9 +177,9 @@ class Uplink:
             for hop in hops:
                 if self._is_neighbour(destination, hop.dev):
                     return (NextHop(hop.dev),)
-        # A gateway that is named may need a device. If the default route has a next hop with this
-        # gateway, that shows the device. Otherwise the gateway is assumed to be on the named device
-        # or, if none is named, on the device of the default route.
+        # A named gateway needs a device. The next hop of the default route that has this gateway
+        # shows the device. If there is none, the gateway is assumed to be on the named device or,
+        # if no device is named, on that of the default route.
         elif dev or hops:
             with_gateway = [hop for hop in hops if hop.gateway == gateway]
             hops = with_gateway or [NextHop(dev or hops[0].dev, gateway)]
@@ -192,7 +195,7 @@ class Uplink:
 
     def _is_neighbour(self, destination: Prefix, dev: str | None) -> bool:
         """Whether the destination lies in a network of the device, and Linux has a route to this
-        network without a gateway. Then a route to the destination needs no gateway, either.
+        network without a gateway. Then a route to the destination needs no gateway.
 
         tests/hosts: second-card-has-half-of-the-network.
         """
@@ -224,8 +227,8 @@ class Uplink:
     def _source(self, hop: NextHop) -> IP | None:
         """The source that a route by this next hop takes: the `src` of the best default route that
         has the next hop. None if Linux chooses this source anyway, because a route to the gateway
-        has it. So most routes have none, which is better: Linux deletes an IPv4 route together with
-        its source.
+        has it. So most routes get no source, which is better: Linux deletes an IPv4 route together
+        with its source.
 
         tests/hosts: fabric-writes-the-address-of-lo, fabric-writes-the-address-of-lo-ipv6,
         default-writes-the-second-address.
@@ -240,7 +243,8 @@ class Uplink:
     def _routes_to_gateway(self, hop: NextHop) -> Iterator[Route]:
         """Yield the routes by which Linux reaches the gateway of this next hop: those of table main
         that lead to it through the next hop's device, and have no gateway themselves. Without such
-        a route, Linux refuses one by this next hop. Our own do not count: they may be deleted.
+        a route, Linux refuses to add a route by this next hop. Our own routes do not count, because
+        they may be deleted.
         """
         for route in self._not_ours:
             if (

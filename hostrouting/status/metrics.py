@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 def metric_lines(status: HostStatus) -> Iterator[str]:
     """The metrics of a host: the version of the program that says this, the host's state, the
-    number of findings with each name, and the state of each of the units: those that are gated, and
-    the guard.
+    number of findings with each name, and the state of each gated unit and of the guard.
     """
     yield from _metric("build", {f'version="{version()}"': 1})
     yield from _metric("state", {f'state="{status.state}"': 1})

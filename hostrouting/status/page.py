@@ -48,16 +48,16 @@ def status_lines(status: HostStatus) -> Iterator[str]:
             yield from _reasons_and_remedy(unit)
     yield from _route_lines(status)
     # The other findings, without those whose sentence is on the page already.
-    said = {headline, *(unit.sentence for unit in status.units)}
-    others = [finding for finding in status.findings if finding.sentence not in said]
+    printed = {headline, *(unit.sentence for unit in status.units)}
+    others = [finding for finding in status.findings if finding.sentence not in printed]
     yield from finding_lines(others)
     yield from _verdict_lines(status)
     yield from _lines_to_type(status)
 
 
 def _mode_lines(status: HostStatus) -> Iterator[str]:
-    """The mode of the check (STRICT or WARN), and what it means for the start of a gated unit. This
-    is left out if a gate is open, because a unit with an open gate starts in any mode.
+    """The mode of the check (STRICT or WARN), and what it means for the start of a gated unit. If a
+    gate is open, the meaning is left out, because a unit with an open gate starts in any mode.
     """
     if status.config is None or not status.mode:
         return
@@ -69,8 +69,8 @@ def _mode_lines(status: HostStatus) -> Iterator[str]:
 
 def _reasons_and_remedy(unit: UnitState) -> Iterator[str]:
     """The lines that follow the state of a unit: the errors of its last start, and what to type."""
-    for reason in unit.reasons:  # "when it failed", because the cause may have ended since
-        yield f"    when it failed: {reason}"
+    for reason in unit.reasons:  # not "because of": the cause may have ended, or a signal ended it
+        yield f"    logged before: {reason}"
     yield from remedy_lines(unit.remedy, indent=4)
 
 
@@ -85,8 +85,8 @@ def _route_lines(status: HostStatus) -> Iterator[str]:
 
 
 def _verdict_lines(status: HostStatus) -> Iterator[str]:
-    """The verdict of the check for each address family for which it is ok. Findings say what is
-    wrong with the others.
+    """A line for each address family whose verdict is ok. Findings say what is wrong with the
+    others.
     """
     if status.check is None:
         return

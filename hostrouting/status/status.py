@@ -14,7 +14,7 @@ import attrs
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.check.repair_line import repair_line
 from hostrouting.check.sentences import DOUBTS
-from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM, worst_code
+from hostrouting.codes import BAD_INPUT, CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.errors import HostRoutingError, is_denied
 from hostrouting.finding import Finding, Remedy, with_severity, worst_first
@@ -93,8 +93,9 @@ class HostStatus:
 
     @property
     def state(self) -> HostState:
-        """The state of the host. If all that is wrong may end without an operator, the state is
-        "undecided" if the worst finding is a doubt of the check, and else "waiting".
+        """The state of the host. If an operator has to act, it "differs". Otherwise, all that is
+        wrong may end by itself: it is "undecided" if the worst finding is a doubt of the check, and
+        else "waiting".
         """
         if self.config == HostRoutingConfig():
             return "nothing"
@@ -110,8 +111,8 @@ class HostStatus:
         """The exit code of `hostrouting status`: it is about the unit that was asked about, or else
         about the host. `is_broken` says that config.json cannot be used.
         """
-        if self.asked:  # several units, if a template was asked about
-            return worst_code(*(_CODES.get(unit.state, FINE) for unit in self.asked))
+        if self.asked:  # the first is the worst, and so is its code
+            return _CODES.get(self.asked[0].state, FINE)
         if self.is_broken:
             return BAD_INPUT
         return _CODES.get(self.state, FINE)
@@ -129,15 +130,15 @@ class HostStatus:
 def find_status(host: Host, unit: str = "") -> HostStatus:
     """Find out whether what is installed on the host is in force, for `hostrouting status`; nothing
     is changed. If a part of the host does not answer, the status has the reason, and what the other
-    parts say. `unit` is the unit that the operator asks about, or a template; empty for none.
+    parts say. `unit` is the unit, or the template, that the operator asks about; empty for none.
     """
-    answers = _Answers()  # keeps the errors of the parts that it asks
+    answers = _Answers()  # asks the parts, and keeps their errors
     config: HostRoutingConfig | None = None  # stays None if config.json cannot be read or used
     file_faults: tuple[Finding, ...] = ()  # what is wrong with config.json
     try:
         config = read_installed(host)  # an empty configuration if nothing is installed
     except HostRoutingError as error:
-        if is_denied(error):  # this user may not read config.json: nothing need be wrong with it
+        if is_denied(error):  # this user may not read config.json, which may be all right
             answers.note_no_answer(error)
         else:
             file_faults = error.findings
@@ -146,7 +147,7 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
     with_drop_in = gated_on_disk(host.files)
     gated = {*with_drop_in, *gated_units(config or HostRoutingConfig())}
     asked: Sequence[UnitState] = ()
-    if unit:  # without a state from systemd, the unit still has a line on the page
+    if unit:  # it has a line on the page, even if systemd says nothing about it
         asked = answers.ask(lambda: _find_units(host, [unit], gated)) or [
             UnitState(unit, "no answer")
         ]
@@ -160,7 +161,7 @@ def find_status(host: Host, unit: str = "") -> HostStatus:
         return status
     if config is None:  # nobody knows which routes are wanted: look only at the gate and the units
         faults = answers.ask(lambda: find_faults(host, with_drop_in, file_faults)) or ()
-        findings = worst_first([*faults, *_trouble_with(units), *answers.findings])
+        findings = worst_first([*faults, *_findings_of_units(units), *answers.findings])
         return attrs.evolve(status, findings=findings)
     return _with_routing(status, config, host, answers)
 
@@ -173,14 +174,15 @@ def _with_routing(
     errors of those that did not answer.
     """
     findings = [*(answers.ask(lambda: find_faults(host, gated_units(config))) or ())]
-    # If others may have written config.json, no command is proposed that would carry it out.
+    # A finding about config.json says that others may have written it. Then no command is proposed
+    # that would apply it.
     is_config_suspect = any(finding.target == HostLayout.config_path for finding in findings)
     check = answers.ask(lambda: check_host(config, host)) if config.route_overlap.cidrs else None
     plan = answers.ask(lambda: Configure(config, host=host).plan())
     check_findings = [] if check is None else [*_findings_of_check(check, plan)]
-    # Only an operator knows which of several default routes is meant, and which device is right if
-    # apply would move a working route of ours to another one. Until config.json names the device,
-    # these findings are errors, and no command is proposed.
+    # What only an operator knows: which of several default routes is meant; or, if apply would move
+    # a working route of ours to another device, which device is right. Until config.json names the
+    # device, these findings are errors, and no command is proposed.
     choices_of_operator = [
         finding
         for finding in check_findings
@@ -189,9 +191,8 @@ def _with_routing(
     if plan and plan.routes.changes and not choices_of_operator:
         choices_of_operator = answers.ask(lambda: _find_moves(config, host, plan)) or []
     findings += with_severity("error", choices_of_operator)
-    # Findings of one severity stay in this order: an address that escapes comes before those below,
-    # which may explain it. What an operator has to choose may be here again, as a warning: the end
-    # of this function leaves repetitions out.
+    # Findings of one severity stay in the order in which they are added. So an escape comes before
+    # the findings added below, which may explain it.
     findings += check_findings
     # A fight: another program takes away, again and again, what our guard puts back. The guard says
     # so in a file. The file stays if the guard is killed, so it counts only while the guard runs.
@@ -199,7 +200,7 @@ def _with_routing(
     running = {unit.unit for unit in status.units if unit.state == "runs"}
     if fight and fight.target in running:
         findings.append(fight)
-    findings += _trouble_with(status.units)
+    findings += _findings_of_units(status.units)
     if plan is not None:
         findings += _findings_of_plan(plan, host.files)
     findings += answers.findings
@@ -209,7 +210,8 @@ def _with_routing(
         if unwritable:
             findings.append(unwritable)
             command = ""
-    # If a sentence is in several findings, only the worst of these is kept.
+    # If a sentence is in several findings, only the worst of these is kept. For example, a choice
+    # of the operator may be among `check_findings`, too, as a warning.
     by_sentence: dict[str, Finding] = {}
     for finding in worst_first(findings):
         by_sentence.setdefault(finding.sentence, finding)
@@ -220,25 +222,24 @@ def _with_routing(
 
 def _find_moves(config: HostRoutingConfig, host: Host, plan: Plan) -> list[Finding]:
     """The warnings about working routes of ours that apply would move to another device. The gate
-    and the guard may not move them: their plan has a warning that such a route stays, which `plan`,
-    that of apply, does not have.
+    and the guard may not move a route: their plan warns that it stays. The plan of apply, `plan`,
+    does not have this warning.
     """
     without_moves = plan_static_routes(config, host.take_snapshot(), may_move=False)
-    return [each for each in without_moves.warnings if each not in plan.routes.warnings]
+    return [warning for warning in without_moves.warnings if warning not in plan.routes.warnings]
 
 
 def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]:
-    """Yield what the check has found, without its notes. Several default routes are harmless while
-    all is right, so the finding about them becomes a note then. All is right if no address escapes
-    or is in doubt, and apply would change no route, so that it moves none to another NIC.
+    """Yield what the check has found, without its notes. While all is right, several default routes
+    are harmless, and the finding about them becomes a note. All is right if no address escapes or
+    is in doubt, and apply would change no route: so it would move none to another NIC.
     """
     is_right = check.report.verdict == "ok" and not (plan and plan.routes.changes)
     for finding in check.findings:
         if finding.name == "default-routes" and is_right:
             yield finding._replace(severity="note")
         elif finding.severity != "note":
-            # A doubt, too, may end by itself. If all that is wrong may, the host is "undecided" or
-            # "waiting", and not "differs".
+            # A doubt may end by itself, too. `HostStatus.state` asks whether all that is wrong may.
             may_end = finding.can_retry or finding in check.doubts
             yield finding._replace(can_retry=may_end)
 
@@ -253,18 +254,28 @@ def _findings_of_plan(plan: Plan, files: Files) -> Iterator[Finding]:
         if finding.name != "unit-not-gated" or finding.target not in on_disk:
             yield finding
     yield from plan.routes.wait_errors
-    yield from _differences(plan)
+    # Either config.json or the host may have changed, so the sentence names both. For a downgrade,
+    # `plan.findings` has a finding "route-differs" already.
+    if plan.work and not plan.is_downgrade:
+        sentence = (
+            f"{HostLayout.config_path} is not applied yet, or no longer in force: apply would make "
+            f"{counted(len(plan.work), 'change')}, first: {plan.work[0]}"
+        )
+        # Only a warning, because an address that escapes is worse.
+        yield Finding("route-differs", "warning", sentence, HostLayout.config_path)
 
 
 def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
     """Return the command that makes the host right: apply, or a repair if addresses would escape
-    even after apply. Empty if there is nothing to do, or if neither makes everything right.
+    even after apply. Empty if there is nothing to do, if neither makes everything right, or if
+    apply would replace a newer release.
     """
-    if plan is None or plan.routes.waiting:  # apply fails while a route waits
+    # While a route waits, apply fails.
+    if plan is None or plan.routes.waiting or plan.is_downgrade:
         return ""
     report = plan.report  # the check of the host as apply would leave it
-    # If our routes conflict with another program's, apply fails, and there is no such report. Then
-    # see whether a repair of the host as it is now makes it right.
+    # If our routes conflict with another program's, apply fails, and its plan has no report. Then
+    # a repair may help the host as it is now.
     if report is None and check is not None:
         report = check.report
     if report and report.routes:  # the routes that a repair would add
@@ -274,9 +285,9 @@ def _what_to_type(plan: Plan | None, check: HostCheck | None) -> str:
 
 
 def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
-    """Whether a repair makes everything right: with the routes that it adds, no address escapes, no
-    default route is missing, and `plan` (of an apply) has no error except conflicts of our routes
-    with another program's. A repair ends such a conflict, because it replaces our route.
+    """Whether the routes of a repair make everything right: then no address escapes, no default
+    route is missing, and `plan`, of apply, has no errors. Conflicts of our routes with another
+    program's do not count: a repair ends them, because it replaces our routes.
     """
     if report.missing_defaults or any(family.repair.unrepairable for family in report.families):
         return False
@@ -284,7 +295,7 @@ def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
 
 
 def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
-    """An error if the command has to write files, but they are on a read-only file system. A repair
+    """An error if the command has to write files, but their file system is read-only. A repair
     always writes config.json.
     """
     folder = HostLayout.config_directory
@@ -300,14 +311,14 @@ def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
     )
 
 
-def _trouble_with(units: Iterable[UnitState]) -> Iterator[Finding]:
-    """Yield a warning for each unit in trouble, because it waits or its gate has refused it; an
-    error if systemd does not start it: it is masked, or has failed for good ("stuck"). A unit that
-    fails by itself is in no trouble while systemd starts it again: a kubelet may do so until it
-    joins a cluster.
+def _findings_of_units(units: Iterable[UnitState]) -> Iterator[Finding]:
+    """Yield a finding for each unit in trouble: a warning if the unit waits, or if its gate has
+    refused it; an error if systemd does not start the unit, because it is masked or has failed for
+    good ("stuck"). A unit that fails for another reason, and that systemd starts again, is not in
+    trouble: a kubelet may fail until it joins a cluster.
     """
     for unit in units:
-        # Only a unit that has failed has `reasons`: those of its gate.
+        # `reasons` are why the gate refused the unit. Only a unit that has failed has some.
         if unit.state in {"stuck", "masked", "waiting", "queued"} or unit.reasons:
             may_end = unit.state not in {"stuck", "masked"}  # by itself
             yield Finding(
@@ -343,30 +354,16 @@ class _Answers:
 
 def _find_units(host: Host, names: Sequence[str], gated: Collection[str]) -> list[UnitState]:
     """The states of these units, the worst first; empty where systemd does not run. `gated` are all
-    units that have a gate: the state of another one only says that it has none.
+    units that have a gate. Any other unit that systemd knows, except the guard, is "not gated".
     """
     manager = host.running_manager
     if manager is None:
         return []
     units = unit_states(manager, names, gated)
-    # The operator has asked about one template that has no loaded instance, or one pattern that
-    # nothing matches. systemd shows nothing of a template, but all that it knows of an instance.
+    # The operator has asked about a template without a loaded instance, or a pattern that matches
+    # no unit. systemd shows nothing of a template, so ask about an instance that nobody uses.
     if not units:
         shown = unit_states(manager, [unused_instance(names[0])], gated)
         return [UnitState(names[0], shown[0].state if shown else "unknown")]
     order = get_args(StateOfUnit)  # the worst first
     return sorted(units, key=lambda unit: order.index(unit.state))
-
-
-def _differences(plan: Plan) -> Iterator[Finding]:
-    """Yield a warning if apply would change anything. It counts the changes and names the first,
-    such as the start of the guard; the page of `status` has a line for each. It says "not applied
-    yet, or no longer in force", because either config.json or the host may have changed.
-    """
-    if plan.work:
-        sentence = (
-            f"{HostLayout.config_path} is not applied yet, or no longer in force: apply would make "
-            f"{counted(len(plan.work), 'change')}, first: {plan.work[0]}"
-        )
-        # A warning and not an error, because an address that escapes is worse.
-        yield Finding("route-differs", "warning", sentence, HostLayout.config_path)

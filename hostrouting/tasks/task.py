@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -12,12 +14,16 @@ import attrs
 import phases
 from hostrouting.config.settings import PARTS, HostRoutingConfig, PassPart
 from hostrouting.errors import HostError
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.host import Host
+from hostrouting.host.layout import HostLayout
 from hostrouting.install.install import STEPS, install, plan_install
 from hostrouting.install.plan import Plan
 from hostrouting.install.wanted import Request, read_wanted
+from hostrouting.release import __version__
 
 if TYPE_CHECKING:
+    from hostrouting.host.base import Files
     from hostrouting.install.results import CheckResult
 
 _SECTIONS_WITHOUT_TASK = ("gate", "guard", "manage_foreign")
@@ -103,8 +109,8 @@ class InstallTask:
         """What do() would do on this host now, and what would make it fail; changes nothing.
 
         A process that is not root gets the plan of root, which it could not carry out. If the task
-        checks the host, the plan has the result of that check: of the host as it would be after the
-        earlier tasks in the same dry run and this one.
+        checks the host, the plan has a check of the host as it would be after this task and the
+        earlier ones in the same dry run.
         """
         ctx = ctx or phases.Context()
         steps = [] if ctx.root is None else ctx.root.walk()  # all of the dry run so far
@@ -112,7 +118,11 @@ class InstallTask:
         # `STEPS` has the names of the parts' steps, by which the run leaves parts out.
         parts = [part for part in self.parts if STEPS[part] not in ctx.skip]
         wanted = read_wanted(self.host, self.request)
-        return plan_install(self.host, wanted, parts, is_dry_run=True, earlier=earlier)
+        plan = plan_install(self.host, wanted, parts, is_dry_run=True, earlier=earlier)
+        if HostLayout.program_path not in plan.files.written_paths:
+            return plan
+        newer = _find_newer_release(self.host.files)
+        return attrs.evolve(plan, obstacles=(*plan.obstacles, *newer))
 
     def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
         return self.install(ctx, self.request)
@@ -159,9 +169,34 @@ class InstallTask:
             names = (self.section, *_SECTIONS_WITHOUT_TASK)
         # From `undone`, `read_wanted` knows whether another run has changed the same part since.
         request = Request(former, names, allow_removal=True, undone=request_to_undo)
-        # By a copy of the task that does not wait, because what the former routes need may never
-        # come. The copy has a `former_by_run` of its own, so the undo is not kept as a run.
+        # A copy of the task does this. It does not wait, because what the former routes need may
+        # never come, and it has a `former_by_run` of its own, so the undo is not kept as a run.
         result = attrs.evolve(self, wait=0).install(ctx, request)
         for run in to_undo:
             del self.former_by_run[run]
         return result
+
+
+def _find_newer_release(files: Files) -> Iterator[Finding]:
+    """Yield a warning if the installed program, which a run would replace, is of a newer release
+    than this library.
+    """
+    program = files.read_bytes(HostLayout.program_path) or b""
+    # The sources in the program are not compressed.
+    line = re.search(rb'^__version__ = "([0-9.]+)', program, re.MULTILINE)
+    installed = line[1].decode() if line else ""
+    if _numbers(installed) > _numbers(__version__):
+        yield Finding(
+            "route-differs",
+            "warning",
+            f"{HostLayout.program_path} is of release {installed}, and this command is of the "
+            f"older release {__version__}, which apply would install",
+            HostLayout.program_path,
+            Remedy("use the newer release", f"{HostLayout.node_command} status"),
+        )
+
+
+def _numbers(release: str) -> list[int]:
+    """The numbers of a release. A candidate, such as 1.0.0rc1, has those of its release."""
+    final = re.split("[^0-9.]", release)[0]
+    return [int(number) for number in final.split(".") if number]

@@ -91,8 +91,8 @@ def contract_host() -> FakeKernel:
     kernel.add_link("idle0", up=False)
     kernel.add_link(Link(name="br0", index=0, kind="bridge"))
     kernel.add_link(Link(name="port0", index=0, kind="veth", master="br0"))
-    for dev, interface in ADDRESSES:
-        kernel.add_address(dev, interface)
+    for dev, address in ADDRESSES:
+        kernel.add_address(dev, address)
     for rule in RULES:
         kernel.add_rule(rule)
     return kernel
@@ -110,8 +110,8 @@ def _route(
     dev: str = "eth0",
     **fields: Any,
 ) -> Route:
-    # A route for a test, which gives only the fields that it is about. Its protocol is that of
-    # hostrouting unless the test gives another one.
+    # A route for a test, which gives only the fields that matter to the test. The protocol is that
+    # of hostrouting unless the test gives another one.
     route = Route.to(prefix, dev=dev, gateway=gateway, protocol=OURS)
     return route._replace(**fields)
 
@@ -248,7 +248,7 @@ class BackendContract:
 
     def test_snapshot_near_prefixes(self) -> None:
         """With `near`, a snapshot may leave routes out, but none that overlaps one of these
-        prefixes, no default route, and none of hostrouting.
+        prefixes, no default route, and no route of hostrouting.
         """
         overlapping, ours = _route("198.18.0.0/24", protocol=_THEIRS), _route("192.0.4.0/24")
         default = _route("0.0.0.0/0", metric=50, protocol=_THEIRS)
@@ -265,7 +265,7 @@ class BackendContract:
         kernel's errno and words. What was added is read back with all attributes.
         """
         with self.make() as backend:
-            assert not _added_routes(backend)  # if the backend keeps this snapshot, it fails below
+            assert not _added_routes(backend)  # a backend that keeps this snapshot fails below
             for kind, verb, routes in _CHANGES:  # `kind` is "done", or that of the refusal
                 requests = [RouteRequest(verb, route) for route in routes]
                 outcomes = backend.change(iter(requests))  # which can be read only once

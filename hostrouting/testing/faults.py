@@ -59,9 +59,9 @@ class Faulty(Generic[E]):
 
     @contextmanager
     def call_that_may_fail(self) -> Iterator[None]:
-        """Let the faults of a test act on a call of the fake, which does its work in the block:
-        count the call, run the functions that are set for it, and raise the error that is set for
-        it, before or after the block.
+        """Run a call of the fake, whose work is the `with` block, with the faults of a test: count
+        the call, run the functions that are set for it, and raise the error that is set for it,
+        before or after the block.
         """
         self._calls += 1
         number = self._calls

@@ -49,7 +49,7 @@ class FakeFiles:
         target = self.links.get(path, path)
         # The target of a link may be relative to the folder of the link.
         place = os.path.normpath(os.path.join(os.path.dirname(path), target))
-        # This device reads as an empty file. The file of a masked unit is a link to it.
+        # /dev/null reads as an empty file. The file of a masked unit is a link to it.
         if place == "/dev/null":
             return b""
         # A folder cannot be read. What does not exist can: the result is None.
@@ -72,8 +72,8 @@ class FakeFiles:
         return None
 
     def names(self, folder: str) -> tuple[str, ...]:
-        # The names of the files, links and folders in this folder. A folder is only a part of
-        # paths.
+        # The names of the files, links and folders in this folder. A folder exists only as a part
+        # of the paths of what is in it.
         below = f"{folder.rstrip('/')}/"
         names: set[str] = set()
         for path in (*self.texts, *self.programs, *self.links):
@@ -127,8 +127,8 @@ class FakeFiles:
         return _FakeLock(self, path, wake)
 
     def _check_and_note(self, verb: str, path: str, *kinds: str) -> None:
-        # Before a change of the path: note it in `writes`, or raise HostError if the path cannot be
-        # changed, or something is there that is of none of these kinds.
+        # Called before each change of a path. Raise HostError if the path cannot be changed, or has
+        # something of another kind than these `kinds`; otherwise note the path in `writes`.
         assert all(map(os.path.isabs, self.broken)), "a path in `broken` begins with /"  # noqa: S101
         reason = self.broken.get(path) or self._why_broken(os.path.dirname(path))
         if reason:
@@ -153,8 +153,8 @@ class _FakeLock:
         self.is_held()  # called because it takes the lock if that is free
 
     def is_held(self) -> bool:
-        # Whether this object has the lock. If the lock is free, it is taken now: whoever waits for
-        # it is woken by `wake` when another lock is released, and asks again.
+        # Whether this object has the lock. If the lock is free, take it now: a waiter is woken by
+        # `wake` at the release of any lock, and then calls this again.
         if self._path not in self._files.locked:
             self._files.locked.add(self._path)
             self._is_held = True

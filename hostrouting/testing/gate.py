@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def why_refused(host: FakeHost, unit: str) -> tuple[str, ...]:
     """Do what the gate does before the unit starts: set the routes, check them, and perhaps refuse
     the start. Return the lines that the gate logs when it refuses. Empty if the unit may start:
-    it passes the check, or it has no gate, or one that is open.
+    it passes the check, or its gate is open or missing.
     """
     names = {finding.name for finding in judge_gates(host, [unit])}
     if "gate-open" in names:
@@ -52,9 +52,9 @@ def _reasons_of_pass(host: FakeHost, unit: str) -> list[str]:
             outcome = run_pass(host, backend, read_config(host), done=done)
     except HostRoutingError as error:
         return str(error).splitlines()
-    # The unit has the drop-in of the gate, but the configuration names neither it nor its template.
+    # A unit can have the drop-in of the gate although the configuration does not gate the unit.
     if {unit, template_of(unit)}.isdisjoint(gated_units(outcome.config)):
         return [f"the configuration does not gate {unit}"]
-    if not outcome.refuses:  # what the check has found holds no unit back
+    if not outcome.refuses:  # the check has found nothing for which a unit must not start
         return []
     return [line for level, line in lines_of(outcome, done) if level == ERROR]

@@ -92,8 +92,8 @@ class FakeKernel(RouteBackend):
     def __init__(self, *, ipv6_forwarding: bool = False) -> None:
         """Start like a new network namespace: with lo, which is down, and the default rules.
 
-        `ipv6_forwarding` is the setting net.ipv6.conf.all.forwarding, which nodes of Kubernetes
-        have.
+        `ipv6_forwarding` is the setting net.ipv6.conf.all.forwarding, which is 1 on nodes of
+        Kubernetes.
         """
         self._ipv6_forwarding = ipv6_forwarding
         self._links: dict[str, Link] = {}
@@ -102,11 +102,11 @@ class FakeKernel(RouteBackend):
         # The entries by table and prefix, sorted by metric. In IPv6, an entry has at most one next
         # hop.
         self._routes: dict[tuple[int, Prefix], list[Route]] = {}
-        # What a test has given to `later`: the next wait of a watch calls it.
+        # The functions that a test has given to `later`: the next wait of a watch calls them.
         self._happenings: list[Callable[[], object]] = []
         self._watches: list[FakeWatch] = []
         self._closed = False
-        # Worked out from the state above when it is needed; forgotten when that changes.
+        # Made from the state above when it is needed; None again after each change of the state.
         self._snapshot: Snapshot | None = None
         self.add_link(Link(name=_LOOPBACK, index=1, type=ARPHRD_LOOPBACK, up=False))
 
@@ -378,8 +378,8 @@ class FakeKernel(RouteBackend):
         for table, length in product((TABLE_LOCAL, TABLE_MAIN), range(width_of(family) + 1)):
             prefix = Prefix.around(family, int(gateway), length)
             for route in self._routes.get((table, prefix), ()):
-                # In IPv4, only routes count whose scope is SCOPE_LINK or a greater number. Those
-                # with a gateway of their own have a smaller one.
+                # In IPv4, a route counts only if the number of its scope is SCOPE_LINK or greater.
+                # For a route with a gateway, the number is smaller.
                 if dev in route.devs and (family == IPV6 or route.scope >= SCOPE_LINK):
                     yield route
 
@@ -387,9 +387,9 @@ class FakeKernel(RouteBackend):
         return any(address.ip == ip for address in self._addresses)
 
     def _insert(self, route: Route, *, must_be_only: bool) -> None:
-        """Add a route. If there are routes with its destination and metric, it stands behind them;
-        KernelError if one of them is this route or, with `must_be_only`, if there is any. The verb
-        `add` sets `must_be_only`, and `append` does not.
+        """Add a route behind the routes with the same destination and metric. KernelError if the
+        route is already one of these or, with `must_be_only`, if there are any. The verb `add` sets
+        `must_be_only`, and `append` does not.
         """
         entries = entries_of_route(route)  # in IPv6, each next hop is an entry
         routes = self._routes.get((route.table, route.prefix), [])
@@ -417,8 +417,8 @@ class FakeKernel(RouteBackend):
 
     def _delete(self, route: Route) -> None:
         """Delete what a request to delete `route` means. Linux stores an IPv6 route as one entry
-        for each next hop, so delete, for each, the first entry that matches (`_is_meant`). If one
-        has no match, the others are still deleted, and then KernelError is raised.
+        for each next hop: for each, delete the first entry that matches (`_is_meant`). If one next
+        hop has no match, still delete the entries of the others, and then raise KernelError.
         """
         routes = self._routes.get((route.table, route.prefix), [])
         is_missing = False
@@ -439,7 +439,7 @@ class FakeWatch(Watch):
 
     def __init__(self, happenings: list[Callable[[], object]]) -> None:
         """`happenings` are the functions that a test gives to `FakeKernel.later`. All watches of a
-        kernel have the same list, so that only one of them calls each function.
+        kernel share the list, so that each function is called once.
         """
         self._happenings = happenings
         self._is_reported = False
@@ -473,8 +473,8 @@ class FakeWatch(Watch):
         self._is_closed = True
 
 
-def _address(dev: str, interface: str, *, scope: int = 0) -> Address:
-    parsed = ip_interface(interface)
+def _address(dev: str, with_length: str, *, scope: int = 0) -> Address:
+    parsed = ip_interface(with_length)
     return Address(ip=parsed.ip, length=parsed.network.prefixlen, dev=dev, scope=scope)
 
 
@@ -529,11 +529,11 @@ def _has_same(routes: Iterable[Route], entry: Route) -> bool:
     """
     if entry.prefix.family == IPV4:
         return entry in routes
-    key = (entry.metric, _path(entry))
-    return any((route.metric, _path(route)) == key for route in routes)
+    key = (entry.metric, _device_and_gateway(entry))
+    return any((route.metric, _device_and_gateway(route)) == key for route in routes)
 
 
-def _path(entry: Route) -> tuple[str | None, IP | None]:
+def _device_and_gateway(entry: Route) -> tuple[str | None, IP | None]:
     """The device and gateway of an IPv6 entry, which has one next hop at most. An entry without a
     next hop, such as an unreachable route, has the device lo in Linux.
     """
@@ -581,7 +581,7 @@ def _is_deleted_with(route: Route, name: str, lost_ips: Collection[IP]) -> bool:
     """
     if name in route.devs:
         return True
-    # Linux looks for a source that is gone only in IPv4, and only in table main.
+    # Only in IPv4, and only in table main, Linux deletes the routes whose source is lost.
     return route.prefix.family == IPV4 and route.table == TABLE_MAIN and route.prefsrc in lost_ips
 
 

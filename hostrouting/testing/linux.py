@@ -46,9 +46,9 @@ def linux_host() -> Iterator[None]:
     _call("unshare", _CLONE_NEWNET)
     try:
         _ip(_DEVICES)
-        for dev, interface in ADDRESSES:
-            usable_at_once = "nodad" if ":" in interface else ""
-            _ip(f"address add {interface} dev {dev} {usable_at_once}")
+        for dev, address in ADDRESSES:
+            usable_at_once = "nodad" if ":" in address else ""
+            _ip(f"address add {address} dev {dev} {usable_at_once}")
         # A rule as text is "100: from all …", but `ip rule add` takes no colon.
         for rule in RULES:
             _ip(f"rule add pref {rule}".replace(":", "", 1), f"-{rule.family}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
+from hostrouting.gate.unit_names import template_of
 from hostrouting.host.systemd import unit_failed, unit_name
 from hostrouting.kernel.programs import Ended, tool_error
 
@@ -87,7 +88,7 @@ class FakeManager:
             return
         self.calls.append(f"start {unit}")
         if properties["LoadState"] == "masked":
-            # systemd refuses before it runs anything, so the unit's Result tells of no failure.
+            # systemd refuses before it runs anything, so the unit's Result stays "success".
             reason = f"Failed to start {unit}: Unit {unit} is masked."
             raise unit_failed(unit, result="success", status="0", lines=(reason,))
         if self.gate is not None:
@@ -144,7 +145,8 @@ class FakeManager:
     def _require_running(self) -> None:
         """Raise the error that systemctl gives if systemd does not run."""
         if not self.running:
-            ended = Ended(1, err=_NO_SYSTEMD)  # for this error, `purpose` is not used
+            ended = Ended(1, err=_NO_SYSTEMD)
+            # The message of this error does not use `purpose`.
             raise tool_error(ended, "systemctl", purpose="", what="systemd")
 
     def _matching(self, units: Sequence[str]) -> list[str]:
@@ -164,10 +166,10 @@ class FakeManager:
         `properties` replace those from the unit's files.
         """
         on_disk = self._files_on_disk()
-        read = self.read  # the files as systemd has read them
+        as_read = self.read  # the files as systemd has read them
         if "@" in unit and unit not in self.states and unit not in self.properties:
-            read = on_disk  # an instance that is not loaded yet: systemd reads its files only now
-        files = _files_of(unit, read)
+            as_read = on_disk  # an instance that is not loaded: systemd reads its files only now
+        files = _files_of(unit, as_read)
         is_current = files == _files_of(unit, on_disk)
         state = self.states.get(unit, "inactive")
         has_failed = state == "failed"
@@ -179,7 +181,7 @@ class FakeManager:
             "NRestarts": "0",
             "LoadState": _load_state(unit, files),
             "UnitFileState": "enabled"
-            if f"{_FOLDER}multi-user.target.wants/{unit}" in read
+            if f"{_FOLDER}multi-user.target.wants/{unit}" in as_read
             else "",
             "DropInPaths": " ".join(files.drop_ins),
             **_properties_that_are_lists(unit, [files.text or "", *files.drop_ins.values()]),
@@ -215,14 +217,11 @@ def _files_of(unit: str, texts_of_files: Mapping[str, str]) -> _UnitFiles:
     have a text, or a drop-in of the same name, the unit's own is used. `texts_of_files` has the
     text of each file, and the target of each link, by path.
     """
-    names = [unit]
-    before, at, rest = unit.partition("@")
-    if at:  # the template comes first, so that what the unit has replaces it
-        names.insert(0, f"{before}@.{rest.rpartition('.')[2]}")
     text: str | None = None
     # The path of each drop-in by the name of its file.
     paths: dict[str, str] = {}
-    for name in names:
+    # The template comes first, so that what the unit has replaces it.
+    for name in (template_of(unit), unit):
         text = texts_of_files.get(f"{_FOLDER}{name}", text)
         folder = f"{_FOLDER}{name}.d/"
         for path in texts_of_files:

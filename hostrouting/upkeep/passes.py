@@ -217,18 +217,18 @@ def _set_routes(
         )
     except HostRoutingError as error:
         if config.static_routes.routes:
-            outcome = _failed(error, refuses=True)
+            outcome = _failed_outcome(error, refuses=True)
         else:
             outcome = PassOutcome(with_severity("warning", error.findings), error=error)
         # With this flag, callers ignore the next reports, because these are of our own requests.
         # Linux also reports requests that it refuses (ApplyError): without the flag, each report
-        # would start a pass that is refused again. Before another error, Linux has refused nothing:
-        # the reports of what it has changed start one more pass, which has nothing to change.
+        # would start a pass that is refused again. After any other error, the flag is not needed:
+        # the reports start one more pass, which finds nothing to change.
         return outcome._replace(has_requested_changes=isinstance(error, ApplyError))
     return PassOutcome(plan.warnings, has_requested_changes=bool(plan.changes))
 
 
-def _failed(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
+def _failed_outcome(error: HostRoutingError, *, refuses: bool) -> PassOutcome:
     """Make the outcome of a part of a pass that this error has ended; `refuses` says whether it
     keeps gated units from starting. If a retry may succeed, the outcome asks for another pass: the
     text of the error is what the outcome `waits` for.
@@ -253,9 +253,9 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
     """Check whether the expected CIDRs leave through the expected devices, and write the verdict
     for other programs into a file under /run, the marker. In STRICT, gated units must not start if
     addresses leave elsewhere (escape), if there is no default route, or if Linux does not answer.
-    With the setting `"undecided": "refuse"`, an undecided verdict stops the units, too.
+    With the setting `"undecided": "refuse"`, they must not start with an undecided verdict, either.
 
-    `waits` of the outcome says what may still come, such as a default route; empty if nothing may.
+    The outcome `waits` for what may still come, such as a default route.
     """
     settings = config.route_overlap
     if not settings.cidrs:
@@ -265,7 +265,7 @@ def _check(host: Host, backend: RouteBackend, config: HostRoutingConfig) -> Pass
         report = check_kernel(backend, config)
     except BackendError as error:
         remove_markers(host.files)
-        return _failed(error, refuses=settings.is_strict)
+        return _failed_outcome(error, refuses=settings.is_strict)
     findings = findings_of(report, settings)
     outcome = PassOutcome(findings, waits=find_what_may_come(report, config), report=report)
     if settings.refuses(report.verdict):
@@ -291,8 +291,8 @@ def findings_of(report: CheckReport, settings: RouteOverlapConfig) -> tuple[Find
 
 
 def _overlap_error(report: CheckReport, findings: Sequence[Finding]) -> RouteOverlapError:
-    """Make the error with which a check in STRICT fails. Of the findings, it has the errors, and
-    those that say what repairs them (`_REPAIR`), even if these are only notes. Other notes and
+    """Make the error with which a check in STRICT fails. It names the findings that are errors, and
+    those that say what repairs an error (`_REPAIR`), even if they are notes. Other notes and
     warnings are left out.
     """
     important = [each for each in findings if each.severity == "error" or each.name in _REPAIR]

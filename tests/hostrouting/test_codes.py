@@ -1,32 +1,15 @@
 """The exit code of a report and of an error: an agent's program exits as the command would."""
 
 import errno
+from types import SimpleNamespace
 
 import pytest
 
 import phases
 from hostrouting.codes import worst_code
-from hostrouting.config.settings import HostRoutingConfig
-from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError
-from hostrouting.tasks.configure import Configure
-from hostrouting.testing import FakeHost, FakeKernel, h200
+from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError, RouteOverlapError
 from tests.support.recorder import StubTask, ran
-from tests.support.tasks import CIDR, REPAIR, config, context
-
-
-@pytest.mark.parametrize(
-    ("settings", "kernel", "code"),
-    [
-        (config(*REPAIR, cidrs=(CIDR,)), h200(), 0),
-        (config(cidrs=(CIDR,)), h200(), 1),
-        (config(cidrs=(CIDR,), mode="WARN"), h200(), 0),
-        (config(cidrs=(CIDR,)), FakeKernel(), 3),
-    ],
-)
-def test_as_apply(settings: HostRoutingConfig, kernel: FakeKernel, code: int) -> None:
-    """An overlap in STRICT is a problem; without a default route there is no answer."""
-    task = Configure(settings, host=FakeHost(kernel=kernel), wait=0)
-    assert ran(phases.parallel(task)).exit_code == code
+from tests.support.tasks import context
 
 
 @pytest.mark.parametrize(
@@ -37,7 +20,8 @@ def test_as_apply(settings: HostRoutingConfig, kernel: FakeKernel, code: int) ->
         (OSError("somebody else's"), 1),
         (HostError("systemd", what="systemd", kind="no-answer"), 3),
         (HostError("nft", what="nft", kind="timeout"), 3),
-        (HostError("denied", what="file", errno=errno.EACCES), 3),
+        (RouteOverlapError("x", report=SimpleNamespace(verdict="undecided")), 3),
+        (HostError("denied", what="file", errno=errno.EPERM), 3),
     ],
     ids=str,
 )

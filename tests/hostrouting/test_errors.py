@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hostrouting import errors
-from hostrouting.finding import Finding
+from hostrouting.finding import Finding, Remedy
 from hostrouting.host.effects import recorded_in_errors
 
 MODE = errors.Fault("mode", '"LOUD"', "is not a mode", "write WARN")
@@ -111,10 +111,20 @@ def test_an_error_as_a_finding() -> None:
 
     [failed] = errors.ApplyError("no", after="after", can_retry=True).findings
     busy = errors.NotReady("held", kind="busy")
-    assert "no; after" in failed.sentence
-    assert (busy.kind, busy.findings[0].name) == ("busy", "lock")
-    assert errors.NotReady("late", findings=[NO_DEFAULT]).findings == (NO_DEFAULT,)
+    sentence = "the routes could not be applied: no; after"
+    assert failed == Finding("requirement", "error", sentence, can_retry=True)
+    assert (busy.kind, busy.can_retry, busy.findings[0].name) == ("busy", True, "lock")
+    for findings in ((), (NO_DEFAULT,)):
+        assert errors.NotReady("late", findings=findings).findings == findings
+    assert errors.HostError("no", what="azure-vnet").findings[0].name == "azure-vnet"
     assert errors.ConfigError([MODE]).findings == ()
+
+    remedy = Remedy("wait", otherwise=Remedy("start again"))
+    lost = errors.ConfigError([DEV] * 5, "a.json", headline="too old:", remedy=remedy)
+    assert str(lost).split("\n  ") == ["too old:", *["dev: missing"] * 5, "wait", "start again"]
+    sentence = "too old: dev: missing; dev: missing; dev: missing; and 2 more"
+    assert lost.findings == (Finding("file", "error", sentence, "a.json", remedy),)
+    assert str(errors.ConfigError([DEV], headline="too old:")) == "too old:\n  dev: missing"
 
 
 @pytest.mark.parametrize(
@@ -129,10 +139,11 @@ def test_findings_say_whether_to_try_again(findings: list[Finding], *, can_retry
     assert errors.RouteOverlapError("it escapes", findings=findings).can_retry is can_retry
 
 
-@pytest.mark.parametrize("kind", ["device-down", "gateway-not-on-link", "no-such-device"])
-def test_what_may_go_away_by_itself(kind: str) -> None:
+def test_what_may_go_away_by_itself() -> None:
     """A device or an address may come late; a route that is in the way stays."""
-    assert errors.BackendError("no", kind=kind).can_retry
+    kinds = "failed incomplete timeout unsettled no-answer unit-failed device-down "
+    for kind in (kinds + "gateway-not-on-link no-such-device").split():
+        assert errors.BackendError("no", kind=kind).can_retry, kind
     assert not errors.BackendError("no", kind="exists").can_retry
 
 
@@ -149,7 +160,7 @@ def test_many_reasons() -> None:
 def test_a_permission_that_lacks() -> None:
     """The error says so, or one that caused it."""
     outer = errors.HostError("x", what="systemd")
-    outer.__cause__ = errors.HostError("x", what="file", errno=13)
+    outer.__cause__ = PermissionError(13, "x")
     assert errors.is_denied(outer)
     assert errors.is_denied(errors.BackendError("x", kind="not-permitted"))
     assert not errors.is_denied(errors.HostError("x", what="file", errno=28))

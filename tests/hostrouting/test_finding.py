@@ -1,7 +1,7 @@
 """A finding in a log, in a document and on a page."""
 
-from hostrouting.finding import SEVERITIES, Finding, Remedy, worst_first
-from hostrouting.lines import capped, finding_lines, indented
+from hostrouting.finding import SEVERITIES, Finding, Remedy, with_severity, worst_first
+from hostrouting.lines import capped, finding_lines, indented, remedy_lines
 from hostrouting.release import our_command
 
 STATUS = our_command("status")
@@ -14,7 +14,7 @@ WAYS = [
 ALL_WAYS = WAYS[3]
 for _way in WAYS[2::-1]:
     ALL_WAYS = _way._replace(otherwise=ALL_WAYS)
-LOST = Finding("unit", "error", "it is lost", "a.service", ALL_WAYS, {"lines": ["x"]})
+LOST = Finding("unit", "error", "it is lost", "a", ALL_WAYS, {"lines": ["x"]}, can_retry=True)
 
 
 def test_the_ways_out() -> None:
@@ -29,12 +29,12 @@ def test_the_ways_out() -> None:
     assert LOST.to_mapping() == {
         "name": "unit",
         "severity": "error",
-        "target": "a.service",
+        "target": "a",
         "sentence": "it is lost",
         "remedy": remedy,
         "commands": ["hostrouting status", "ip link del a", "reboot"],
         "facts": {"lines": ["x"]},
-        "canRetry": False,
+        "canRetry": True,
     }
 
 
@@ -44,6 +44,7 @@ def test_findings_with_one_way_out() -> None:
     lines = [*finding_lines([first, second, third._replace(remedy=Remedy("wait"))])]
     assert lines[:2] == ["UNIT: a", "UNIT: b"]
     assert lines[-2:] == ["UNIT: c", "  wait"]
+    assert [*remedy_lines(WAYS[1], indent=4)] == ["    wait"]
 
 
 def test_many_things() -> None:
@@ -58,6 +59,6 @@ def test_many_things() -> None:
 
 def test_the_worst_is_first() -> None:
     """Each once; only a note is logged as information."""
-    error, warning, note = (LOST._replace(severity=severity) for severity in SEVERITIES)
+    error, warning, note = (with_severity(severity, [LOST])[0] for severity in SEVERITIES)
     assert worst_first([note, warning, note, error]) == (error, warning, note)
-    assert [note.level, warning.level] == [20, 30]
+    assert [each.level for each in (error, warning, note)] == [30, 30, 20]

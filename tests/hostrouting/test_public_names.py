@@ -23,6 +23,7 @@ def test_every_name_leads_to_its_module() -> None:
         assert value.__module__.startswith("hostrouting.")
         assert not hasattr(hostrouting, f"{name}s")
     assert len(NAMES) <= 40
+    assert {*dir(hostrouting)} == NAMES
 
 
 def test_type_checkers_see_the_same_names() -> None:

@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 import pytest
 
-from hostrouting.text import counted, first_few, grouped, show
+from hostrouting.text import command_of, counted, first_few, grouped, printable, show, spoken
 
 
 def test_the_first_texts() -> None:
@@ -18,6 +18,13 @@ def test_the_first_texts() -> None:
 def test_a_noun_agrees_with_its_number() -> None:
     numbers = [counted(count, "route") for count in (0, 1, 1_000)]
     assert numbers == ["0 routes", "1 route", "1,000 routes"]
+
+
+def test_words_in_a_sentence_and_in_a_command() -> None:
+    spoken_of = [spoken("abcdef"[:count], last="or") for count in (0, 1, 2, 6)]
+    assert spoken_of == ["", "a", "a or b", "a, b, c, d or 2 more"]
+    assert printable("a\n\x1b") == r"a\n\x1b"
+    assert command_of("ip link set", "a;b") == "ip link set 'a;b'"
 
 
 def test_groups() -> None:

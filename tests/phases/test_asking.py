@@ -30,7 +30,7 @@ class Plan:
     would_fail: str
 
     def __str__(self) -> str:
-        return "+ a route"
+        return "+ a route\n+ another"
 
 
 def test_a_plan(caplog: pytest.LogCaptureFixture) -> None:
@@ -56,8 +56,12 @@ def test_a_plan(caplog: pytest.LogCaptureFixture) -> None:
         "│  ├─ mute   offers no plan\n"
         "│  └─ maybe  there\n"
         "├─ broken    ValueError: invalid literal for int() with base 10: 'no plan'\n"
-        "├─ doomed    WouldFail: no gateway, + a route\n"
-        "└─ fine      + a route"
+        "├─ doomed    WouldFail: no gateway\n"
+        "│    + a route\n"
+        "│    + another\n"
+        "└─ fine\n"
+        "     + a route\n"
+        "     + another"
     )
     assert report.exit_code == 1
     assert report.failures == (report.find("broken"), report.find("doomed"))
@@ -115,7 +119,7 @@ def test_a_task_may_undo_others() -> None:
     assert log == ["undo a"]
 
     doomed = planned("again", lambda _: Plan("no gateway"))
-    look = FunctionTask("look", never, undo=lambda ctx: phases.plan(doomed, ctx=ctx))
+    look = FunctionTask("look", never, undo=lambda ctx: phases.plan(doomed, ctx=ctx).result)
     report = phases.undo(look, ctx=quiet())
     assert report.ok
     plan = report.find("again")

@@ -113,23 +113,9 @@ def test_a_handler_of_the_loop() -> None:
     assert report.signal == signal.SIGINT
 
 
-def test_a_loop_that_is_closed() -> None:
-    """Whoever closes the coroutine waits for the end of its run."""
-    seen = Recorder()
-
-    async def story() -> None:
-        run = phases.run_async(WAIT, ctx=Context(observers=[seen]))
-        run.send(None)
-        while not seen.starts:
-            time.sleep(0.001)  # noqa: ASYNC251  nobody lets the loop run any more
-        run.close()
-
-    in_loop(story)
-    assert seen.ends == [("wait", Status.CANCELLED)]
-
-
 @pytest.mark.linux
-def test_a_forked_child() -> None:
+@pytest.mark.parametrize("runs", [0, 1])
+def test_a_forked_child(runs: int) -> None:
     """Signals do there what they did before the run, also after a run of its own. They stop no run
     of its parent.
     """
@@ -137,7 +123,8 @@ def test_a_forked_child() -> None:
     def fork(ctx: Context) -> int:
         child = os.fork()
         if child == 0:
-            phases.run(StubTask("own"))
+            for _ in range(runs):
+                phases.run(StubTask("own"))
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(5)
             os._exit(0)
@@ -179,35 +166,30 @@ def test_a_cancelled_coroutine_waits_for_the_end(message: str | None, reason: st
     assert (seen[-1].status, seen[-1].reason) == (Status.CANCELLED, reason)
 
 
-def test_an_event_loop_in_another_thread() -> None:
-    """It gets no signals, so the handlers stay as they are."""
-    reports: list[Step] = []
-    handlers: list[object] = []
-    look = phases.task("look")(lambda _: handlers.append(signal.getsignal(signal.SIGTERM)))
-    before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=lambda: reports.append(asyncio.run(phases.run_async(look))))
-    thread.start()
-    thread.join()
-    assert reports[0].ok
-    assert handlers == [before]
+async def divide(divisor: int) -> float:
+    await asyncio.sleep(0)
+    return 1 / divisor
 
 
-@pytest.mark.parametrize(("divisor", "result"), [(2, 0.5), (0, None)])
-def test_a_coroutine_in_a_task(divisor: int, result: float | None) -> None:
-    """The task has the result of the coroutine, or fails with its error."""
-
-    async def divide() -> float:
-        await asyncio.sleep(0)
-        return 1 / divisor
+@pytest.mark.parametrize(
+    ("made", "result", "error"),
+    [
+        (lambda: divide(2), 0.5, "None"),
+        (lambda: divide(0), None, "ZeroDivisionError('division by zero')"),
+        (lambda: divide, None, "TypeError('a coroutine was expected, got <function"),
+    ],
+)
+def test_a_coroutine_in_a_task(made: Callable[[], Any], result: float | None, error: str) -> None:
+    """The task has the result of the coroutine, or fails with its error or that of asyncio."""
 
     async def story() -> Step:
         loop = asyncio.get_running_loop()
-        task = phases.task("divide")(lambda ctx: phases.await_in_task(ctx, divide(), loop))
-        return await phases.run_async(task)
+        task = phases.task("divide")(lambda ctx: phases.await_in_task(ctx, made(), loop))
+        return await phases.run_async(phases.deadline(task, 5))
 
     report = in_loop(story)
     assert report.result == result
-    assert isinstance(report.error, ZeroDivisionError) == (divisor == 0)
+    assert repr(report.error).startswith(error)
 
 
 @pytest.mark.parametrize("blocked", [0.0, 0.2])
@@ -243,27 +225,33 @@ def test_a_coroutine_in_a_loop_that_is_blocked() -> None:
     async def story() -> Step:
         loop = asyncio.get_running_loop()
         task = phases.task("sleep")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(60), loop))
-        thread = asyncio.to_thread(phases.run, phases.deadline(task, 0.1))
+        ctx = Context(observers=[seen := Recorder()])
+        thread = asyncio.to_thread(phases.run, phases.deadline(task, 0.1), ctx=ctx)
         run = asyncio.ensure_future(thread)
         await asyncio.sleep(0)
-        time.sleep(0.3)  # noqa: ASYNC251  as a careless author does
+        while not seen.ends:
+            time.sleep(0.001)  # noqa: ASYNC251  as a careless author does
         return await run
 
     assert isinstance(asyncio.run(story()).error, phases.DeadlineExceeded)
 
 
 def test_a_coroutine_in_a_loop_that_waits_for_the_run() -> None:
-    """The task fails at once: `run` blocks the loop. The coroutine never begins."""
+    """The task fails at once: `run` blocks the loop. Its coroutine never begins, and that
+    of a later run of the same context does.
+    """
 
     async def fetch() -> None:
         begun.append("fetch")
+        await asyncio.sleep(0.05)
 
     async def story() -> None:
         loop = asyncio.get_running_loop()
         task = phases.task("fetch")(lambda ctx: phases.await_in_task(ctx, fetch(), loop))
         group = phases.serial(phases.task("inner")(lambda ctx: phases.execute(task, ctx)))
-        reports.append(phases.run(phases.deadline(group, 5)))
-        await asyncio.sleep(0.01)
+        ctx = Context()
+        reports.append(phases.run(phases.deadline(group, 5), ctx=ctx))
+        assert (await phases.run_async(task, ctx=ctx)).ok
 
     begun: list[str] = []
     reports: list[Step] = []
@@ -271,43 +259,7 @@ def test_a_coroutine_in_a_loop_that_waits_for_the_run() -> None:
     error = reports[0].failures[0].error
     assert isinstance(error, RuntimeError)
     assert "begin the run with run_async" in str(error)
-    assert not begun
-
-
-def test_an_object_that_is_not_a_coroutine() -> None:
-    """The task fails at once, with the error of asyncio."""
-
-    async def fetch() -> None: ...
-
-    given: Any = fetch
-
-    async def story() -> Step:
-        loop = asyncio.get_running_loop()
-        task = phases.task("fetch")(lambda ctx: phases.await_in_task(ctx, given, loop))
-        return await phases.run_async(phases.deadline(task, 5))
-
-    error = in_loop(story).error
-    assert isinstance(error, TypeError)
-    assert "a coroutine was expected, got <function" in str(error)
-
-
-def test_a_coroutine_that_the_loop_refuses() -> None:
-    """What the loop raises is the error of the task."""
-
-    def refuse(_loop: object, coroutine: Any, **_: object) -> Any:
-        coroutine.close()
-        raise RuntimeError("too many tasks")
-
-    async def story() -> Step:
-        loop = asyncio.get_running_loop()
-        task = phases.task("sleep")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(0), loop))
-        run = asyncio.ensure_future(phases.run_async(phases.deadline(task, 5)))
-        loop.set_task_factory(refuse)
-        report = await run
-        loop.set_task_factory(None)
-        return report
-
-    assert str(in_loop(story).error) == "too many tasks"
+    assert begun == ["fetch"]
 
 
 def test_a_coroutine_in_a_loop_that_has_stopped() -> None:
@@ -340,6 +292,7 @@ def test_a_coroutine_in_a_loop_that_has_stopped() -> None:
     loop.set_exception_handler(lambda *_: None)  # Python tells it what was left behind
     run = loop.run_until_complete(story())
     run.close()
+    assert len(seen) == 4, "the run has ended"
     loop.run_until_complete(asyncio.sleep(0.01))
     assert not asyncio.all_tasks(loop), "they are cancelled when the loop goes on"
     loop.close()
@@ -384,3 +337,22 @@ def test_a_coroutine_that_comes_too_late() -> None:
     report = phases.run(phases.deadline(task, 20))
     timer.join()
     assert isinstance(report.error, RuntimeError)
+
+
+def test_a_coroutine_that_the_loop_refuses() -> None:
+    """What the loop raises is the error of the task."""
+
+    def refuse(_loop: object, coroutine: Any, **_: object) -> Any:
+        coroutine.close()
+        raise RuntimeError("too many tasks")
+
+    async def story() -> Step:
+        loop = asyncio.get_running_loop()
+        task = phases.task("sleep")(lambda ctx: phases.await_in_task(ctx, asyncio.sleep(0), loop))
+        run = asyncio.ensure_future(phases.run_async(phases.deadline(task, 5)))
+        loop.set_task_factory(refuse)
+        report = await run
+        loop.set_task_factory(None)
+        return report
+
+    assert str(in_loop(story).error) == "too many tasks"

@@ -44,7 +44,7 @@ def test_one_error_has_all_failures() -> None:
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(phases.Cancelled("enough"), "Cancelled: enough"), (SystemExit(3), "SystemExit: 3")],
+    [(phases.Cancelled("enough"), "Cancelled: enough"), (SystemExit(), "SystemExit")],
 )
 def test_a_task_of_a_group_that_stops(error: BaseException, reason: str) -> None:
     """The others stop for the same reason."""
@@ -144,9 +144,10 @@ def test_waits_between_attempts() -> None:
     @phases.task("a")
     def fails(_ctx: Context) -> None:
         moments.append(clock.now())
-        raise OSError
+        if len(moments) < 100:
+            raise OSError
 
-    task = phases.retry(fails, attempts=100, delay=1, jitter=0.5)
+    task = phases.deadline(phases.retry(fails, attempts=None, delay=1, jitter=0.5), 9999)
     assert phases.run(task, ctx=phases.Context(clock=clock)).attempts == 100
 
     waits = [later - earlier for earlier, later in itertools.pairwise(moments)]

@@ -482,6 +482,7 @@ BLOCK_FAILS = attrs.evolve(PASSED_ON, in_block=True)
 BOTH_FAIL = Spec("parallel", "c", (FAILS, PASSED_ON), number=2)
 EXITS = Spec("leaf", "b", end="exit", deaf=True, seconds=5)
 ONE_EXITS = attrs.evolve(BOTH_FAIL, members=(FAILS, EXITS))
+ONE_BY_ONE = attrs.evolve(ONE_EXITS, number=1)
 
 
 @settings(max_examples=10 * settings().max_examples)
@@ -492,6 +493,7 @@ ONE_EXITS = attrs.evolve(BOTH_FAIL, members=(FAILS, EXITS))
 @example(tree=BLOCK_FAILS, moment=math.inf, raises=None, undo_on_failure=True)
 @example(tree=BLOCK_FAILS, moment=1, raises=None, undo_on_failure=False)
 @example(tree=BOTH_FAIL, moment=math.inf, raises=None, undo_on_failure=True)
+@example(tree=ONE_BY_ONE, moment=math.inf, raises=None, undo_on_failure=True)
 @example(tree=ONE_EXITS, moment=math.inf, raises=None, undo_on_failure=False)
 def test_a_run_does_what_the_oracle_says(
     tree: Spec,

@@ -87,8 +87,8 @@ async def async_generator(ctx: Context) -> AsyncIterator[None]:
 def test_a_result_that_is_not_finished(shown: str, function: Callable[[Context], object]) -> None:
     """The task has failed, also in an undo and as a condition."""
     words = (
-        f"nobody finishes {shown}, which was returned: finish it in the function, without `yield`, "
-        "and a coroutine with await_in_task"
+        f"nobody finishes {shown}, which was returned: do the work in the function, without "
+        "`yield`; for a coroutine, call await_in_task there"
     )
     hidden = phases.task("a")(function)
     undo_runs_it = phases.task("b", undo=partial(phases.execute, hidden))(print)
@@ -150,9 +150,9 @@ def test_arguments_that_are_refused(words: str, call: Callable[[], object]) -> N
 def test_a_failure_of_another_run() -> None:
     """It is an error like any other: the steps of that run are not in this report."""
     fails = StubTask("b", errors=[OSError("busy")])
-    report = ran(phases.task("a")(lambda _: phases.execute(fails, quiet())))
-    assert report.failures == (report,)
-    assert isinstance(report.error, phases.TaskFailed)
+    report = ran(phases.parallel(phases.task("a")(lambda _: phases.execute(fails, quiet()))))
+    assert report.failures == (report.find("a"),)
+    assert isinstance(report.failures[0].error, phases.TaskFailed)
 
 
 @pytest.mark.parametrize(

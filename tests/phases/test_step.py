@@ -2,7 +2,6 @@
 
 import json
 import re
-from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ class Result(NamedTuple):
     """A result with log fields and a document of its own. JSON has a way to write it, too."""
 
     def log_fields(self) -> dict[str, object]:
-        return {"routes": 3, "path": PurePosixPath("/etc")}
+        return {"routes": 3, "path": PurePosixPath("/\x1b")}
 
     def to_mapping(self) -> dict[str, int]:
         return {"added": 3}
@@ -45,7 +44,7 @@ def report() -> Step:
 def test_a_report_as_text() -> None:
     assert str(report()) == (
         "bootstrap     failed       8.00 s\n"
-        "├─ download   ok           5.00 s  2 attempts, routes=3, path=/etc\n"
+        "├─ download   ok           5.00 s  2 attempts, routes=3, path=/\\x1b\n"
         "├─ prepare    failed       3.00 s\n"
         "│  ├─ unpack  failed       3.00 s  OSError: disk full\n"
         "│  └─ pull    cancelled    3.00 s  unpack failed\n"
@@ -58,6 +57,9 @@ class Failure(Exception):  # noqa: N818  reads as what happened
 
     def __init__(self, exit_code: int | None) -> None:
         self.exit_code = exit_code
+
+    def to_mapping(self) -> dict[str, object]:
+        return vars(self)
 
 
 @pytest.mark.parametrize(
@@ -121,15 +123,17 @@ def test_the_keys_of_a_report() -> None:
 def test_a_report_as_json() -> None:
     """The JSON has the same data, typed where JSON can, with a traceback for failures."""
     document = json.loads(report().to_json())
+    outer = ran(StubTask("b", result=[{Path("a"): ran(StubTask("a", errors=[Failure(3)]))}]))
+    assert json.loads(outer.to_json())["result"][0]["a"]["details"] == {"exit_code": 3}
     assert [document[key] for key in ("task", "status", "seconds")] == ["bootstrap", "failed", 8]
     download, prepare, start = document["children"]
     assert download["attempts"] == 2
-    assert download["fields"] == {"routes": 3, "path": "/etc"}
+    assert download["fields"] == {"routes": 3, "path": "/\x1b"}
     assert download["result"] == {"added": 3}
-    assert datetime.fromisoformat(download["start"]).utcoffset() == timedelta()
+    assert re.fullmatch(r"[\d-]{10}T[\d:.]+\+00:00", download["start"])
     assert (prepare["error"], prepare["traceback"]) == (None, None)
     unpack, pull = prepare["children"]
-    assert unpack["error"] == "OSError: disk full"
+    assert (unpack["error"], unpack["reason"]) == ("OSError: disk full", None)
     assert "in do" in unpack["traceback"]
     assert (pull["status"], pull["error"], pull["reason"]) == ("cancelled", None, "unpack failed")
     assert (start["status"], start["start"], start["seconds"]) == ("skipped", None, None)

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -20,27 +21,34 @@ _CLONE_NEWNET = 0x40000000  # os.CLONE_NEWNET, which Python has since 3.12
 def in_child(work: Callable[[], T]) -> T:
     """Call this in a fork of this process. Returns what it returns, and raises what it raises."""
     ours, theirs = _FORK.Pipe(duplex=False)
-    error: BaseException | None
-    value: T
-    child = _FORK.Process(target=_answer, args=(theirs, work))
+    child = _FORK.Process(target=answer, args=(theirs, work))
     with ours:
         with theirs:
             child.start()
-        if not ours.poll(LONGEST):
-            child.kill()
-            raise TimeoutError(f"the child did not answer within {LONGEST:g} s")
-        error, value = ours.recv()
-        child.join()
-    if error is not None:
-        raise error
+        try:
+            value: T = received(ours, child)
+        finally:
+            child.join()
     return value
 
 
-def _answer(writer: Connection, work: Callable[[], object]) -> None:
+def answer(writer: Connection, work: Callable[[], object]) -> None:
+    """Send what this returns, or the error that it raises."""
     try:
         writer.send((None, work()))
     except BaseException as error:  # noqa: BLE001  raised again in the parent
         writer.send((error, None))
+
+
+def received(reader: Connection, child: BaseProcess) -> Any:
+    """What the child has answered; if it is an error, that is raised."""
+    if not reader.poll(LONGEST):
+        child.kill()
+        raise TimeoutError(f"the child did not answer within {LONGEST:g} s")
+    error, value = reader.recv()
+    if error is not None:
+        raise error
+    return value
 
 
 def enter_namespaces(*paths: str) -> None:

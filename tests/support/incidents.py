@@ -2,6 +2,9 @@
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 from hostrouting.config.settings import HostRoutingConfig
@@ -22,11 +25,19 @@ def config(*destinations: str, mode: str = "STRICT", **sections: object) -> dict
 
 def node(settings: dict[str, Any], kernel: Callable[[], FakeKernel] = h200) -> FakeHost:
     """A node on which kubelet runs, and on which the library has applied this configuration."""
+    host = deepcopy(_applied(json.dumps(settings), kernel))
+    object.__setattr__(host, "backend", lambda: nullcontext(host.faults))
+    return host
+
+
+@cache
+def _applied(settings: str, kernel: Callable[[], FakeKernel]) -> FakeHost:
+    """It is copied, because to apply takes ten times as long."""
     host = FakeHost(kernel=kernel())
     manager = manager_of(host)
     manager.states[KUBELET] = "active"
     manager.properties[KUBELET] = {"LoadState": "loaded", "UnitFileState": "enabled"}
-    run(Configure(HostRoutingConfig.from_mapping(settings), host=host, wait=0))
+    run(Configure(HostRoutingConfig.from_mapping(json.loads(settings)), host=host, wait=0))
     return host
 
 

@@ -1,6 +1,6 @@
-"""Command lines of this project that run inside a booted system. Other distributions lack what the
-library needs, so this host's Python runs them: for each system one process has imported everything
-and then entered the namespaces, which takes a second, and each command line is a fork of it.
+"""What runs inside a booted system. Other distributions lack what the library needs, so this host's
+Python runs its command lines: for each system a process has imported everything and then entered
+the namespaces, which takes a second, and each command line is a fork of it.
 """
 
 import gc
@@ -13,34 +13,34 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
+from threading import get_ident
+from typing import Any
 
 import hostrouting
 import phases
 from hostrouting.boot.program import Program
 from hostrouting.cli import main
 from hostrouting.config.settings import HostRoutingConfig
+from hostrouting.errors import HostError
+from hostrouting.host import interpreter
+from hostrouting.host.files import LocalFiles
 from hostrouting.host.host import Host
+from hostrouting.kernel.programs import Ended, run_program
+from hostrouting.release import PASSED
 from hostrouting.tasks.configure import Configure
-from tests.support.children import LONGEST, enter_namespaces
+from tests.support.children import T, answer, enter_namespaces, received
 
 # Modules that are imported only when they are first needed. If one is missing from this list, a
 # command fails with its name, because the file does not exist inside the system.
-_LATER = (
-    "concurrent.futures",
-    "difflib",
-    "encodings.ascii",
-    "encodings.cp437",
-    "encodings.idna",
-    "encodings.latin_1",
-    "fcntl",
-    "json",
-    "linecache",
-)
+_LATER = ["concurrent.futures", "difflib", "fcntl", "json", "linecache"]
+_LATER += [f"encodings.{name}" for name in ("ascii", "cp437", "idna", "latin_1")]
 CONFIGURE = "configure"
 """In place of a command: apply by the library, without the page of `status` that `apply` prints."""
 # The process namespace, which is the last, applies only to processes that are forked afterwards.
@@ -56,17 +56,16 @@ def _make_the_folder_for_sockets() -> None:
 
 
 Program().content()  # reads the sources, which are not there inside
-_ONLY_ELSEWHERE = re.compile(r"\.testing|\.__main__$")
-"""Modules that the command line does not load."""
 
 
 @cache
 def _imported() -> ForkServerContext:
-    """A server of forks that have imported everything."""
+    """A server of forks that have imported all that a command line loads."""
     modules: list[str] = []
     for package in (hostrouting, phases):
         every = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-        modules += [module.name for module in every if not _ONLY_ELSEWHERE.search(module.name)]
+        names = [module.name for module in every]
+        modules += [name for name in names if not re.search(r"\.testing|\.__main__$", name)]
     _make_the_folder_for_sockets()
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload([*modules, *_LATER, __name__])
@@ -74,24 +73,24 @@ def _imported() -> ForkServerContext:
 
 
 class CommandLines:
-    """Carries out command lines in the namespaces of a process, one after the other."""
+    """Does things in the namespaces of a process. Each thread of ours has a server for it."""
 
     def __init__(self, leader: int) -> None:
         self._leader = leader
-        self._server: tuple[Connection, BaseProcess] | None = None
+        self._servers = defaultdict[int, tuple[Connection, BaseProcess]](self._start)
 
     def carry_out(
         self, words: tuple[str, ...], environment: dict[str, str], text: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run `hostrouting` with these words and this input; return its output and exit status."""
-        if self._server is None:
-            self._server = self._start()
-        connection, server = self._server
-        connection.send((words, environment, text))
-        if not connection.poll(LONGEST):
-            server.kill()
-            raise TimeoutError(f"hostrouting {' '.join(words)} did not end within {LONGEST:g} s")
-        return subprocess.CompletedProcess(("hostrouting", *words), *connection.recv())
+        """Run `hostrouting` with these words and this input."""
+        return self.ask(partial(_command_line, words, environment, text))
+
+    def ask(self, work: Callable[[], T]) -> T:
+        """Call this there. Returns what it returns, and raises what it raises."""
+        connection, server = self._servers[get_ident()]
+        connection.send(work)
+        value: T = received(connection, server)
+        return value
 
     def _start(self) -> tuple[Connection, BaseProcess]:
         ours, theirs = _imported().Pipe()
@@ -101,25 +100,42 @@ class CommandLines:
         return ours, server
 
     def close(self) -> None:
-        if self._server is not None:
-            connection, server = self._server
+        for connection, server in self._servers.values():
             connection.close()
             server.join()
 
 
 def _serve(requests: Connection, leader: int) -> None:
-    """Enter the namespaces, and carry out each command line that is requested."""
+    """Enter the namespaces, and do there what is requested."""
     enter_namespaces(*(f"/proc/{leader}/ns/{name}" for name in _NAMESPACES))
     gc.freeze()  # a garbage collection in a fork would copy every object
+    vars(interpreter)["run_program"] = partial(_try_once, os.memfd_create("passed"))
     with suppress(EOFError):  # nobody will request anything more
         while True:
-            requests.send(_command_line(*requests.recv()))
+            answer(requests, requests.recv())
+
+
+def _try_once(passed: int, *command: str, **options: Any) -> Ended:
+    """Try an interpreter, unless it has passed with the same files: the trials would be half of
+    what a command line costs. `passed` is a file that all forks share.
+    """
+    files = [os.stat(word) for word in command if os.path.isfile(word)]
+    states = [(file.st_ino, file.st_mtime_ns, file.st_ctime_ns) for file in files]
+    trial = f"{command} {states}\n".encode()
+    if trial in os.pread(passed, 1 << 20, 0):
+        return Ended(PASSED)
+    ended = run_program(*command, **options)
+    if ended.code == PASSED:
+        os.write(passed, trial)
+    return ended
 
 
 def _command_line(
     words: tuple[str, ...], environment: dict[str, str], text: str
-) -> tuple[int, str, str]:
-    """Carry out a command line in a fork; its exit code, and what it has written on each stream."""
+) -> subprocess.CompletedProcess[str]:
+    """Carry out a command line in a fork."""
+    with suppress(HostError):
+        Program().has_content(LocalFiles())  # it takes 15 ms, and is cached in all forks
     stdin = os.memfd_create("in")
     os.pwrite(stdin, text.encode(), 0)
     stdout = os.memfd_create("out")
@@ -135,7 +151,8 @@ def _command_line(
     _, status = os.waitpid(pid, 0)
     out = os.pread(stdout, 1 << 30, 0).decode("utf-8", "surrogateescape")
     err = os.pread(stderr, 1 << 30, 0).decode("utf-8", "surrogateescape")
-    return os.waitstatus_to_exitcode(status), out, err
+    code = os.waitstatus_to_exitcode(status)
+    return subprocess.CompletedProcess(("hostrouting", *words), code, out, err)
 
 
 def _configure(path: str, wait: str) -> int:

@@ -135,4 +135,4 @@ def rule_of(text: str) -> Rule:
             fields[_OF_RULES[word]] = int(words.pop(0))
         else:
             others.append((word, words.pop(0)))
-    return Rule(4, others=tuple(others), **fields)
+    return Rule(6 if ":" in text else 4, others=tuple(others), **fields)

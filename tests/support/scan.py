@@ -9,25 +9,32 @@ NOT_JUDGED = ("not-judged", None)
 
 
 def scanned(
-    snapshot: Snapshot, family: int, address: int, *, user: int = 0
+    snapshot: Snapshot,
+    family: int,
+    address: int,
+    *,
+    user: int = 0,
+    mark: int = 0,
+    source: int | None = None,
 ) -> tuple[str, Route | None]:
-    """What becomes of a packet of this user, without a mark or source, by each rule and route."""
-    source = 0 if family == IPV4 else -1  # an IPv6 packet without a source is in no block
+    """What becomes of a packet of this host, by each rule and route."""
+    if source is None:
+        source = 0 if family == IPV4 else -1  # an IPv6 packet without a source is in no block
     rules = [rule for rule in snapshot.rules if rule.family == family]
     for rule in sorted(rules, key=lambda rule: rule.priority):
-        if is_selected(rule, address, user, source):
+        if is_selected(rule, address, user, mark, source):
             decision = decided(snapshot, rule, address)
             if decision is not None:
                 return decision
     return "no-route", None
 
 
-def is_selected(rule: Rule, address: int, user: int, source: int) -> bool:
+def is_selected(rule: Rule, address: int, user: int, mark: int, source: int) -> bool:
     meets = [
         rule.dst is None or rule.dst.first <= address <= rule.dst.last,
         rule.src is None or rule.src.first <= source <= rule.src.last,
         rule.iif in {None, "lo"},
-        rule.fwmark & rule.fwmask == 0,
+        (rule.fwmark ^ mark) & rule.fwmask == 0,
     ]
     for _, users in rule.others:  # all of them are `uidrange`
         first, last = map(int, users.split("-"))

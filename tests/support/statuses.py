@@ -24,6 +24,7 @@ from tests.support.incidents import (
     refuse,
     start_vpn,
 )
+from tests.support.newer import newer_program
 from tests.support.tasks import CIDR, LAYOUT, REPAIR, lose_routes, manager_of, type_routes
 
 OVERLAP = "OVERLAP: 172.16.0.0/16 leaves through ib0 [172.16.0.0/16 dev ib0]; expected: eth0"
@@ -237,7 +238,6 @@ def ungate(host: FakeHost) -> None:
     host.files.remove(LAYOUT.drop_in_path(KUBELET))
 
 
-NOT_THERE = {"LoadState": "not-found", "ActiveState": "inactive"}
 UNITS: dict[State, Sequence[Change]] = {
     "stuck": [kubelet(ActiveState="failed")],
     "fails": [kubelet(ActiveState="activating", SubState="auto-restart")],
@@ -283,6 +283,9 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: config.json was edited": right_but(
         lambda host: edit_config(host, take_kubelet_out), gate={"units": [KUBELET, "k3s.service"]}
     ),
+    "differs: a newer release is installed": right_but(
+        lambda host: host.files.programs.update({LAYOUT.program_path: newer_program()})
+    ),
     "differs: a unit of ours was edited": right_but(
         written(LAYOUT.unit_path(LAYOUT.routes_unit), "[Service]\n")
     ),
@@ -295,7 +298,6 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
     "differs: kubelet was refused, and nothing holds it back now": right_but(
         lambda host: refuse(host, KUBELET, OVERLAP)
     ),
-    "differs: kubelet is masked until the next boot": right_but(*UNITS["masked"]),
     "differs: somebody has stopped the guard": right_but(stop_guard),
     "differs: the guard has failed, and routes are missing": right_but(end_guard, lose_routes),
     "differs: routes of hostrouting are not configured": after(
@@ -305,9 +307,6 @@ INCIDENTS: dict[str, Callable[[], FakeHost]] = {
         lambda host: host.nftables.tables.clear(), probeRewrite=PROBES
     ),
     "differs: the opening is ignored": right_but(written(LAYOUT.opening_path, "ticket", 0o666)),
-    "differs: another program fights with the guard": right_but(
-        written(LAYOUT.fight_path, "412\nanother program takes away our routes\n")
-    ),
     "differs: kubelet is masked, after a fight": right_but(
         *UNITS["masked"], written(LAYOUT.fight_path, "412\nanother program takes away our routes\n")
     ),

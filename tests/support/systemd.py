@@ -14,8 +14,9 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tests.support.inside import CommandLines
 from tests.support.waiting import wait_for
@@ -73,6 +74,16 @@ class System:
         target.write_text(text)
         target.chmod(mode)
 
+    def load(self, path: str, text: str) -> None:
+        """Write a file of a unit, and have systemd read it."""
+        self.lay(path, text)
+        self.must("systemctl", "daemon-reload")
+
+    def unload(self, path: str) -> None:
+        """Remove a file of a unit, if it is there, and have systemd read what is left."""
+        self.outside(path).unlink(missing_ok=True)
+        self.must("systemctl", "daemon-reload")
+
     def link(self, path: str, target: str) -> None:
         place = self.outside(path)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -104,10 +115,9 @@ class System:
         self, *command: str, stdin: str = "", timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
         """Run a program inside; the caller checks its exit status."""
-        words = ["nsenter", f"--target={self.leader}", "--all", "--", *command]
-        return subprocess.run(
-            words, capture_output=True, text=True, check=False, timeout=timeout, input=stdin
-        )
+        options: Any = {"capture_output": True, "text": True, "timeout": timeout, "input": stdin}
+        # To start nsenter would cost as much as most programs.
+        return self.command_lines.ask(partial(subprocess.run, command, **options))
 
     def must(self, *command: str) -> str:
         """The output of a program that must succeed."""
@@ -162,7 +172,9 @@ class System:
             leader = _descendant(self._outer.pid, "systemd")
             if leader in {0, before}:
                 return False
-            self.leader = leader
+            if leader != self.leader:
+                self.command_lines.close()
+                self.leader, self.command_lines = leader, CommandLines(leader)
             # Before this socket exists, systemctl cannot get an answer.
             if not self.outside("/run/systemd/private").exists():
                 return False
@@ -176,8 +188,6 @@ class System:
             raise TimeoutError(
                 f"{error}; its console:\n{console.read_text(errors='replace')[-4000:]}"
             ) from None
-        self.command_lines.close()
-        self.command_lines = CommandLines(self.leader)
 
 
 @contextmanager

@@ -205,8 +205,7 @@ def what_would_give_root_away_is_named(system: System) -> None:
     folders = cycle(("/etc/systemd/system", "/run/systemd/system", "/usr/lib/systemd/system"))
     for instance, setting, folder in zip(instances, settings, folders, strict=False):
         system.lay(f"{folder}/{instance}.d/50-own.conf", f"[Service]\n{setting}\n")
-    system.lay("/etc/systemd/system/app@whole.service", f"[Service]\nRootImage=/x\n{_RUNS}")
-    system.must("systemctl", "daemon-reload")
+    system.load("/etc/systemd/system/app@whole.service", f"[Service]\nRootImage=/x\n{_RUNS}")
     gated = GATED._replace(gate=GateConfig((*UNITS, "own.service", "app@.service")))
     system.lay(CONFIG, json.dumps(gated.to_mapping()))
     said = hostrouting(system, "plan", "--config", CONFIG).stdout
@@ -233,10 +232,8 @@ def begin_slowly(system: System) -> None:
 def a_command_that_vanishes(system: System) -> None:
     """A foreign command that vanishes during a start takes no other command along."""
     first = "/etc/systemd/system/statuses.service.d/00-a.conf"
-    system.lay(first, "[Service]\nExecStartPre=/bin/sleep 0.5\n")
-    system.must("systemctl", "daemon-reload")
+    system.load(first, "[Service]\nExecStartPre=/bin/sleep 0.5\n")
     begin_slowly(system)
-    system.must("rm", first)
-    system.must("systemctl", "daemon-reload")
+    system.unload(first)
     system.must("systemctl", "stop", "holder.service")
     assert await_end(system)["statuses"] == "failed"

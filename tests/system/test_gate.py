@@ -98,8 +98,7 @@ def let_the_unit_of_the_routes_wait(system: System) -> None:
     system.must("systemctl", "stop", LAYOUT.guard_unit)
     system.must("ip", "route", "flush", "proto", "213")
     system.must("ip", "route", "del", "default")
-    system.lay(f"/etc/systemd/system/{LAYOUT.routes_unit}.d/50.conf", "[Service]\nRestartSec=1\n")
-    system.must("systemctl", "daemon-reload")
+    system.load(f"/etc/systemd/system/{LAYOUT.routes_unit}.d/50.conf", "[Service]\nRestartSec=1\n")
     system.must("systemctl", "start", "--no-block", LAYOUT.routes_unit)
     wait_for("the routes", lambda: "waiting for up to" in system.journal(LAYOUT.routes_unit))
     # As if it had waited for all of its time.

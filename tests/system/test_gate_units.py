@@ -83,8 +83,7 @@ def each_is_refused(system: System) -> None:
 
 def one_that_comes_later_is_gated(system: System) -> None:
     """It was named in the configuration before it was there."""
-    system.lay(f"/usr/lib/systemd/system/{LATER}", SLEEPS)
-    system.must("systemctl", "daemon-reload")
+    system.load(f"/usr/lib/systemd/system/{LATER}", SLEEPS)
     assert start(system, LATER) == 1
 
 
@@ -107,8 +106,7 @@ def a_condition_of_ones_own(system: System) -> None:
     """That of docs/library.md holds back a unit that the gate has let pass, and says why."""
     page = (PROJECT / "docs/library.md").read_text(encoding="utf-8")
     [(path, text)] = re.findall(r"```ini\n# (\S+)\n(.*?)```", page, re.DOTALL)
-    system.lay(path, text)
-    system.must("systemctl", "daemon-reload")
+    system.load(path, text)
     passed = system.journal(KUBELET).count("hostrouting: OK")
     assert system.run("systemctl", "restart", KUBELET).returncode != 0
     assert "no licence" in system.journal(KUBELET)

@@ -121,8 +121,7 @@ ExecStart=/usr/bin/env python3 {_PROBE} {other}
 Type=oneshot
 Restart=no
 {more}"""
-    system.lay(f"/etc/systemd/system/{unit}.d/99.conf", drop_in)
-    system.must("systemctl", "daemon-reload")
+    system.load(f"/etc/systemd/system/{unit}.d/99.conf", drop_in)
     system.must("systemctl", "start", unit)
     errors = probed(system.journal(unit))
     return {name for name, error in errors.items() if not error}

@@ -94,8 +94,7 @@ def a_crash_loop(system: System) -> None:
     limit = "[Unit]\nStartLimitIntervalSec=1h\nStartLimitBurst=2\n"
     settings: dict[str, State] = {"RestartSec=1h\n": "fails", f"RestartSec=10ms\n{limit}": "stuck"}
     for text, expected in settings.items():
-        system.lay(OVERRIDE, fails + text)
-        system.must("systemctl", "daemon-reload")
+        system.load(OVERRIDE, fails + text)
         system.must("systemctl", "start", "--no-block", UNIT)
         wait_for(f"the unit to be {expected}", lambda: state(system).state == expected)  # noqa: B023
         assert system.journal(UNIT).count("forged") >= 2
@@ -116,14 +115,12 @@ def a_masked_unit(system: System) -> None:
 
 def a_wrong_setting(system: System) -> None:
     """Such a unit is not loaded, and systemd claims after each reload that it needs another one."""
-    system.lay(OVERRIDE, "[Service]\nExecStart=\n")
-    system.must("systemctl", "daemon-reload")
+    system.load(OVERRIDE, "[Service]\nExecStart=\n")
     assert start(system) == 1
     manager = InsideManager(system)
     assert [each.state for each in unit_states(manager, [UNIT], [TEMPLATE])] == ["stuck"]
     assert not needs_reload(manager, CONFIG, CONFIG)
-    system.must("rm", OVERRIDE)
-    system.must("systemctl", "daemon-reload")
+    system.unload(OVERRIDE)
 
 
 def what_is_not_loaded(system: System) -> None:
@@ -158,8 +155,7 @@ def drop_ins_of_somebody_else(system: System) -> None:
     overlap(system, "add")
     assert open_gates(system) == []
     for text, opens in OPENS.items():
-        system.lay(OVERRIDE, text)
-        system.must("systemctl", "daemon-reload")
+        system.load(OVERRIDE, text)
         assert open_gates(system) == ([TEMPLATE] if opens else []), text
         assert (start(system) == 0) is opens, text
         end(system)
@@ -170,8 +166,7 @@ def a_drop_in_that_was_not_read(system: System) -> None:
     """A unit that systemd has loaded before is unchecked until the next reload."""
     text = system.read(OURS)
     assert text is not None
-    system.outside(OURS).unlink()
-    system.must("systemctl", "daemon-reload")
+    system.unload(OURS)
     assert start(system) == 0
     system.lay(OURS, text)
     assert open_gates(system) == [UNIT]
@@ -190,8 +185,7 @@ def what_empties_the_conditions(system: System) -> None:
     """A drop-in does to the gate what `DROP_INS` says, which the gate's own reader is tested by."""
     folder = f"{LAYOUT.unit_directory}/{UNIT}.d"
     for text, opens in DROP_INS.items():
-        system.lay(f"{folder}/50-x.conf", f"[Service]\n{text}")
-        system.must("systemctl", "daemon-reload")
+        system.load(f"{folder}/50-x.conf", f"[Service]\n{text}")
         assert ("gate" in system.show(UNIT, "ExecCondition")) is not opens, text
     system.must("rm", "-r", folder)
 
@@ -216,5 +210,4 @@ def test_states(subtests: pytest.Subtests) -> None:
             with subtests.test(story.__name__):
                 story(system)
             end(system)
-            system.must("rm", "-f", OVERRIDE)
-            system.must("systemctl", "daemon-reload")
+            system.unload(OVERRIDE)

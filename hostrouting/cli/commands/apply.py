@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
             outcome = _with_undo(outcome, undo, host)
             headline = [_TAKEN_BACK if undo.ok else "NOT EVERYTHING IS TAKEN BACK:"]
     status = find_status(host)  # as the host is now: the page ends with it
-    done = "this host matches the configuration"  # said after DONE, so not of a run that failed
-    if status.wrong:  # something else on this host, such as a unit that is masked
+    done = "this host matches the configuration"  # printed only if the run succeeded
+    if status.wrong:  # something else is wrong on this host, such as a masked unit
         done = "the configuration is applied"
         if status.check is not None and status.check.report.escapes:
             done += ", but addresses escape"
@@ -64,8 +64,9 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def _with_undo(outcome: TaskRun, undo: phases.Step, host: Host) -> TaskRun:
-    """The run, which was stopped or not confirmed, and the undo that followed it, as one run that
-    was cancelled: it has the failures and the changes of both, and the files as they are now.
+    """Join the run, which failed, was stopped or was not confirmed, and the undo that followed it.
+    The result is a cancelled run with the failures and the changes of both, and the files as they
+    are now.
     """
     run = outcome.report
     both = phases.Step(
@@ -75,5 +76,5 @@ def _with_undo(outcome: TaskRun, undo: phases.Step, host: Host) -> TaskRun:
         reason="the change was not confirmed" if run.ok else run.reason,
         children=[run, undo],
     )
-    # The code of a run that a signal stopped says which one. That of an unconfirmed run is 0.
+    # Keep the code of a run that did not succeed. An unconfirmed run has succeeded: its code is 0.
     return outcome_of(both, host)._replace(code=outcome.code or PROBLEM)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from hostrouting.check.repair_line import line_to_allow
 from hostrouting.check.sentences import repair_commands
 from hostrouting.cli.output import Page
-from hostrouting.cli.source import check_or_load, config_to_check, find_config
+from hostrouting.cli.source import check_host_or_snapshot, config_to_check, find_config
 from hostrouting.codes import CODE_OF_VERDICT
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
         from hostrouting.cli.nodes import check_nodes
 
         return check_nodes(arguments.snapshots, config)
-    check = check_or_load(arguments, host, config)
+    check = check_host_or_snapshot(arguments, host, config)
     if arguments.snapshot is None:  # a snapshot says nothing about units
         check = check._replace(findings=(*check.findings, *find_ungated(config, host)))
     return Page(CODE_OF_VERDICT[check.report.verdict], check.document(), check_lines(check))
@@ -40,26 +40,32 @@ def check_lines(check: HostCheck) -> Iterator[str]:
     these lines do not have yet, the commands that repair the host, and the command that allows
     devices instead.
     """
-    said: set[str] = set()
+    printed: set[str] = set()
     for family in check.report.families:
         yield str(family)
-        # The line of the family has this sentence. So of its finding, only the remedy is printed.
-        first = family.sentences[0]
-        said.add(first)
+        # The line of the family has its first sentence. So of the finding with this sentence, only
+        # the remedy is printed.
+        first_sentence = family.sentences[0]
+        printed.add(first_sentence)
         for finding in check.findings:
-            if finding.sentence == first:
+            if finding.sentence == first_sentence:
                 yield from remedy_lines(finding.remedy)
     yield from finding_lines(
-        [each for each in check.findings if each.sentence not in said and each.name != "action"]
+        [
+            finding
+            for finding in check.findings
+            if finding.sentence not in printed and finding.name != "action"
+        ]
     )
-    actions = check.named("action")
-    if not actions:
+    repairs = check.named("action")
+    if not repairs:
         return
-    [action] = actions
-    yield action.sentence
-    if action.remedy:  # else a repair would replace routes of ours, which may be right
+    [repair] = repairs
+    yield repair.sentence
+    # There is no remedy if the repair would replace routes of ours, because they may be right.
+    if repair.remedy:
         yield "Permanently, as root on the node:"
-        yield f"  {action.remedy.command}"
+        yield f"  {repair.remedy.command}"
         yield "Or, only until the next boot, as root on the node:"
         for command in repair_commands(check.report):
             yield f"  {command}"
@@ -70,12 +76,12 @@ def check_lines(check: HostCheck) -> Iterator[str]:
 
 def _how_to_allow(check: HostCheck) -> Iterator[str]:
     """The command that allows packets to leave through more devices, in place of a repair. It names
-    the devices that the findings about escapes have in their fact `mayAllow`: somebody may intend
-    that packets leave through these.
+    the devices through which packets may leave on purpose: findings about escapes have them in
+    their fact `mayAllow`.
     """
     kind_of_dev: dict[str, str] = {}
     for finding in check.named("overlap"):
-        if finding.remedy is None:  # else the remedy is a command that allows its devices
+        if finding.remedy is None:  # a remedy allows the devices of its finding already
             kind_of_dev |= finding.facts.get("mayAllow", {})
     if kind_of_dev:
         yield f"If packets may leave through {spoken([*kind_of_dev])}, too, as root:"

@@ -31,12 +31,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
 
 
 def plan_code(plan: Plan) -> int:
-    """The exit code for a plan: FINE if the host matches the configuration; CANNOT_DECIDE if apply
-    would fail with this code, for example without a default route; else PROBLEM. As with `diff`,
-    this includes that apply would succeed and change something.
+    """The exit code for a plan: FINE if the host matches the configuration; the code of apply if it
+    would fail only because a route waits, or because of the verdict; else PROBLEM, as with `diff`,
+    also if apply would succeed and change something.
     """
     if plan.failures and not plan.errors:
-        # Without errors, a route waits (then there is no report), or the verdict is the failure.
+        # If a route waits, there is no report. Otherwise, the verdict is the failure.
         return CANNOT_DECIDE if plan.report is None else CODE_OF_VERDICT[plan.report.verdict]
     return FINE if plan.is_empty and not plan.errors else PROBLEM
 
@@ -58,26 +58,31 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield from indented("write ", plan.files.written_paths)
     yield from indented("remove ", plan.files.removes)
     # The findings that make the run fail stand in the first lines already.
-    yield from finding_lines([each for each in plan.findings if each not in plan.failures])
+    yield from finding_lines([finding for finding in plan.findings if finding not in plan.failures])
     if plan.report is not None:
         yield "The verdict afterwards:"
         yield from map(str, plan.report.families)
         # The lines of the families say what escapes, "action" says what repairs it, and
         # "default-routes" that the right device is unclear, so that there is no "action".
         yield from finding_lines(
-            [each for each in plan.check_findings if each.name in {"action", "default-routes"}]
+            [
+                finding
+                for finding in plan.check_findings
+                if finding.name in {"action", "default-routes"}
+            ]
         )
 
 
 def _failure_lines(plan: Plan) -> Iterator[str]:
     """Why the run would fail: the headline has the first failure, and the lines below have the
-    others. A route-conflict is only in the headline, because `plan_lines` lists each with its
-    remedy.
+    others. They leave out conflicts of routes, which `plan_lines` lists with their remedies.
     """
     word = "NOT READY" if plan_code(plan) == CANNOT_DECIDE else "WOULD FAIL"
     first = plan.failures[0]
     yield f"{word}: {first.sentence}"
-    lines = finding_lines([each for each in plan.failures if each.name != "route-conflict"])
+    lines = finding_lines(
+        [failure for failure in plan.failures if failure.name != "route-conflict"]
+    )
     if first.name != "route-conflict":
-        next(lines)  # the line of the first, which is in the headline
+        next(lines)  # skip the sentence of `first`, but not its remedy
     yield from lines

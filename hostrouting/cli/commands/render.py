@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace, _host: Host) -> Page:
     config = HostRoutingConfig.load(arguments.config)
     root = os.path.realpath(arguments.root)
     # `realpath` turns an empty text, as of a variable that is not set, into the current folder. So
-    # the text that was typed is asked about. The folder "/" is this host, and no image.
+    # test the text that was typed. The folder "/" is this host, not an image.
     if not os.path.isdir(arguments.root) or root == "/":
         raise bad_input(
             "--root",

@@ -14,7 +14,7 @@ import json
 
 from hostrouting.check.proposal import propose_configuration
 from hostrouting.cli.output import Page, say
-from hostrouting.cli.source import check_or_load, config_to_repair, find_config
+from hostrouting.cli.source import check_host_or_snapshot, config_to_repair, find_config
 from hostrouting.codes import CANNOT_DECIDE, FINE, PROBLEM
 from hostrouting.finding import ESCAPES
 from hostrouting.host.host import Host
@@ -26,10 +26,10 @@ from hostrouting.text import spoken
 def run(arguments: argparse.Namespace, host: Host) -> Page:
     # Print a configuration that repairs the host. Standard error says what it cannot repair.
     config = config_to_repair(find_config(arguments, host), arguments)
-    check_now = check_or_load(arguments, host, config)
+    check_now = check_host_or_snapshot(arguments, host, config)
     proposal = propose_configuration(config, check_now.report.snapshot)
-    # The check of the host as it will be once `config` is applied, without the repair:
-    # `report.routes` of it are the routes that the repair adds.
+    # The check of the host as it will be once `config` is applied, but not yet the repair. Its
+    # `report.routes` are the routes that the repair adds.
     check_with_config = HostCheck.of_report(
         proposal.report, config, repair_options=check_now.repair_options
     )
@@ -39,13 +39,12 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
         finding for finding in check_with_config.named(*ESCAPES) if finding.remedy is not None
     ]
     findings += [*check_with_config.named("unsafe", "no-default-route"), *check_with_config.doubts]
-    # Whether the kernel decides otherwise than its tables was asked only in the check of this host.
+    # Only `check_now` has asked the kernel whether it decides otherwise than its tables say.
     findings += check_now.named("kernel-differs")
-    # What the repair is, and which default route Linux prefers. The remedy of both is to type this
-    # command, so it is left out. A doubt about the default route has the same name, and is among
-    # the findings already, with its remedy.
+    # Add what the repair is ("action"), and which default route Linux prefers. The remedy of both
+    # is to type this command, so it is left out.
     for finding in check_with_config.named("action", "default-routes"):
-        if finding not in findings:
+        if finding not in findings:  # a doubt named "default-routes" is there, and keeps its remedy
             findings.append(finding._replace(remedy=None))
     if findings:
         say("what to know about this repair:", *finding_lines(findings))
@@ -55,7 +54,7 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
             "after the next boot"
         )
         if arguments.allow:
-            # The check of now allows these devices already.
+            # `check_now` allows these devices already.
             remark = f"with {spoken(arguments.allow)} allowed, nothing escapes: no route is added"
         say(remark)
     proposed = proposal.config.to_mapping()
@@ -66,26 +65,26 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
         "findings": [finding.to_mapping() for finding in findings],
     }
     code = _exit_code(check_with_config, check_now)
-    # Without a route to add, although something is wrong or in doubt, no configuration is printed.
-    is_of_use = check_with_config.report.routes or code == FINE
+    # If something is wrong or in doubt, a configuration without new routes is not printed.
+    is_printed = check_with_config.report.routes or code == FINE
     lines = [json.dumps(proposed, indent=2)]
-    return Page(code, document, lines if is_of_use else ())
+    return Page(code, document, lines if is_printed else ())
 
 
 def _exit_code(check_with_config: HostCheck, check_now: HostCheck) -> int:
     """The exit code of the command: FINE if nothing is wrong once the repair is applied.
-    `check_now` is the check of the host as it is, and `check_with_config` that of the host as it
-    will be once the configuration is applied, without the routes of the repair (`report.routes`).
+    `check_now` is the check of the host as it is. `check_with_config` is the check of the host as
+    it will be with the configuration, but without the routes of the repair (`report.routes`).
     """
     report = check_with_config.report
     if report.verdict == "no-default-route":  # the default route may still come
         return CANNOT_DECIDE
     if report.escapes and not report.routes:  # nothing can be repaired
         return PROBLEM
-    # A doubt counts only if nothing escapes: an escape is certain, and so is its repair. Only on
-    # the host as it is now can the kernel be asked whether it differs from its tables.
+    # A doubt counts only if nothing escapes: an escape is certain, and so is its repair. Only
+    # `check_now` has asked the kernel whether it decides otherwise than its tables say.
     if not report.escapes and (check_with_config.doubts or check_now.named("kernel-differs")):
         return CANNOT_DECIDE
-    # "unsafe": no route can repair a range. A family may lack a default route while another family
-    # has the escapes.
+    # "unsafe": no route can repair a range. If one family has escapes, the verdict does not say
+    # that the other lacks a default route.
     return PROBLEM if check_with_config.named("unsafe") or report.missing_defaults else FINE

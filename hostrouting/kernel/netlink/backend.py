@@ -46,9 +46,9 @@ class NetlinkBackend(RouteBackend):
             self._open_netlink().close()  # only a trial: each call opens a socket of its own
 
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
-        """Read links, addresses, rules and routes; read all again, after a pause, if anything
-        changed meanwhile. If that is so even the last time, the snapshot is `restless`. With
-        `near`, most routes that overlap none of its prefixes are left out.
+        """Read links, addresses, rules and routes. If anything changed meanwhile, pause and read
+        all again. If something changed during the last reading, too, the snapshot is `restless`.
+        With `near`, most routes that overlap none of these prefixes are left out.
         """
         with (
             self._attempt("read the host's routes") as netlink,
@@ -93,8 +93,8 @@ class NetlinkBackend(RouteBackend):
 
     @contextmanager
     def _attempt(self, attempt: str) -> Iterator[Netlink]:
-        """Open a socket for the block, in which one call makes its attempt. An error of the kernel
-        becomes a BackendError whose text is "cannot" and the attempt, such as "change routes".
+        """Open a socket for the block of a `with`. An error of the kernel in the block becomes a
+        BackendError, such as "cannot change routes" if the `attempt` is "change routes".
         """
         if self._is_closed:
             raise BackendError("this backend was closed", kind="unusable")
@@ -119,8 +119,8 @@ def _read_host(netlink: Netlink, near: Collection[Prefix] | None) -> Snapshot:
     if ipv6_forwarding is None:
         families.remove(IPV6)
     # The devices are read first. When a device goes down or an address is deleted, Linux reports
-    # this, then deletes IPv4 routes without a report. It lists the devices only when it has
-    # finished with this, so none of these routes is in the lists that follow.
+    # this, then deletes IPv4 routes without a report. It does not list the devices before it has
+    # finished, so the lists of routes, which are read later, lack the deleted routes.
     links = list_links(netlink)
     names = Names({link.index: link.name for link in links})
     addresses: list[Address] = []

@@ -118,7 +118,7 @@ class AskedNames(Names):
         """Ask Linux for the name of the device with this number, and keep it."""
         request = LINK.pack(0, index, 0) + _WITHOUT_STATISTICS
         [answer] = self._netlink.ask(RTM_GETLINK, [request])
-        if not isinstance(answer, bytes):  # the device is gone: its name is "if" and its number
+        if not isinstance(answer, bytes):  # the device is gone: call it "if" and its number
             return super().__missing__(index)
         _, attributes = parts_of(answer, LINK)
         self[index] = text_of(attributes[IFNAME])
@@ -301,9 +301,8 @@ def _selected_prefix(family: int, packed: bytes | None, length: int) -> Prefix |
 
 
 def _suppressed(attributes: Mapping[int, bytes], number: int) -> int | None:
-    """Return which routes a rule suppresses, that is, finds but ignores. The attribute `number` of
-    the rule says so: it has their greatest prefix length, or the group of their devices. None if
-    it suppresses no routes.
+    """The value of an attribute by which a rule suppresses routes, that is, finds but ignores them:
+    their greatest prefix length, or the group of their devices. None if the rule suppresses none.
     """
     suppressed = number_in(attributes, number)
     return None if suppressed == _SUPPRESSES_NONE else suppressed

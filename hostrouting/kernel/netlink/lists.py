@@ -41,30 +41,30 @@ def list_routes(
     width = width_of(family) // 8
     dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
     kinds: dict[bytes, tuple[Route, list[int]]] = {}
-    """By kind, that is, by all bytes of a message except its destination: the route of the first
-    such message, and the borders of the ranges in which a destination has to lie to be returned.
-    All routes of a kind have the same prefix length, which is one of these bytes.
+    """For each kind of message: the route of the first one, and the borders of the ranges of the
+    destinations to return. Messages of one kind have equal bytes except for the destination, so the
+    prefix length is the same, too.
     """
     routes: list[Route] = []
     # A run is several messages of the same size, one after another.
     for size, run in netlink.dump_in_runs(RTM_GETROUTE, question_rtmsg(family)):
         for before, destination, after in _layout(size, width).iter_unpack(run):
-            # To decode a message takes long, and most differ only in their destination. So only the
-            # first message of a kind is decoded; the others become copies of its route.
+            # To decode a message takes long, so only the first message of a kind is decoded. The
+            # others become copies of its route, with another destination.
             kind = before + after
             network = int.from_bytes(destination, "big")
             if kind in kinds:
-                first, borders = kinds[kind]
-                # Borders are a start, an end, a start and so on: after an odd number of them, the
-                # destination is in a range.
+                first_route, borders = kinds[kind]
+                # The borders are a start, an end, a start and so on. If the destination is behind
+                # an odd number of borders, it is in a range.
                 if bisect_right(borders, network) % 2 == 1:
-                    prefix = Prefix(family, network, first.prefix.length)
-                    routes.append(first._replace(prefix=prefix))
+                    prefix = Prefix(family, network, first_route.prefix.length)
+                    routes.append(first_route._replace(prefix=prefix))
                 continue
             route = decode(before + destination + after, names)
             routes.append(route)
-            # `_layout` assumes where the destination is. If the header before it shows that it is
-            # there, messages that are otherwise equal are not decoded again.
+            # `_layout` only assumes where the destination is. If the header of a destination stands
+            # before it, that is right, and no more messages of this kind need to be decoded.
             if before.endswith(dst_header):
                 borders = _EVERYWHERE  # all destinations are returned
                 if near is not None and _may_be_left_out(route):
@@ -74,9 +74,9 @@ def list_routes(
 
 
 def _layout(size: int, width: int) -> struct.Struct:
-    """The layout that splits messages of this size into what is before the destination, the
-    destination, which has `width` bytes, and what is after it. If the message is too short to have
-    a destination there, all its bytes are in the first part.
+    """The layout that splits messages of this size into three parts: before the destination, the
+    destination itself (`width` bytes), and after it. If the messages are too short to have a
+    destination there, all bytes are in the first part.
     """
     after = size - _DST_AT - width
     if after < 0:
@@ -93,23 +93,23 @@ def _may_be_left_out(route: Route) -> bool:
 
 
 def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int) -> list[int]:
-    """Return ranges of addresses: a prefix of this length overlaps one of the blocks if its first
-    address is in one of these ranges. The ranges are one flat list in ascending order, for bisect:
-    the first address of a range, the address after its last one, the first address of the next
-    range, and so on.
+    """Return ranges of addresses: a prefix of this length overlaps one of the blocks if it begins
+    in one of these ranges. The ranges are a flat list in ascending order, for bisect: the first
+    address of a range, the address after its last one, the first address of the next range, and so
+    on.
     """
     ranges: set[Prefix] = set()
     for block in blocks:
         if block.family == family:
-            # If prefixes of this length are no larger than the block, those that begin in the block
-            # overlap it: the block is the range. If they are larger, only the one that contains the
-            # block overlaps it: this prefix is the range.
+            # Prefixes that are smaller than the block, or as large, overlap it if they begin in it:
+            # the range is the block. Of larger prefixes, only the one around the block overlaps it:
+            # the range is this prefix.
             ranges.add(Prefix.around(family, block.first, min(length, block.length)))
     borders: list[int] = []
     # Of two ranges that share addresses, one contains the other and is sorted before it, so the
     # second is left out.
-    for each in sorted(ranges):
-        is_in_last_range = borders and each.first < borders[-1]
+    for range_ in sorted(ranges):
+        is_in_last_range = borders and range_.first < borders[-1]
         if not is_in_last_range:
-            borders += [each.first, each.last + 1]
+            borders += [range_.first, range_.last + 1]
     return borders

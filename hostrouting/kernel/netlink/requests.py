@@ -36,7 +36,7 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
             raise KernelError(errno.ENODEV, f"device {name} does not exist")
         return indexes[name]
 
-    # By the place of the request in `requests`, which is also the sequence number of its message.
+    # The place of a request in `requests` is also the sequence number of its message.
     errors_by_place: dict[int, KernelError] = {}
     messages: list[bytes] = []
     for place, (verb, route) in enumerate(requests):
@@ -47,11 +47,11 @@ def change_routes(netlink: Netlink, requests: Sequence[RouteRequest]) -> tuple[O
     errors_by_place |= netlink.send_changes(messages)
 
     refusals: list[BackendError | None] = [None] * len(requests)
-    for place, answer in errors_by_place.items():
-        # Without the privilege, Linux refuses every request, so this is no outcome of a single one.
-        if answer.number == errno.EPERM:
-            raise answer
-        refusals[place] = refusal(requests[place], answer.number, answer.words)
+    for place, kernel_error in errors_by_place.items():
+        # Without the privilege, Linux refuses every request, so this error is raised for all.
+        if kernel_error.number == errno.EPERM:
+            raise kernel_error
+        refusals[place] = refusal(requests[place], kernel_error.number, kernel_error.words)
     return tuple(map(Outcome, requests, refusals))
 
 
@@ -79,8 +79,8 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
     answers in this order (`RouteBackend.lookup`).
     """
     questions = [_question(each, _LOOKUP_FLAGS[each.version]) for each in destinations]
-    # All answers are received before any is decoded, because to decode one, `AskedNames` may ask
-    # for the name of a device on the same socket.
+    # All answers are received before the first is decoded, because decoding may ask Linux for the
+    # name of a device on the same socket (`AskedNames`).
     messages = [*netlink.ask(RTM_GETROUTE, questions)]
     # Destinations that use the same route have the same answer, byte for byte: Linux answers with
     # the prefix of the route, and every lookup has the sequence number 0. So `cache` decodes each
@@ -88,8 +88,8 @@ def lookup_routes(netlink: Netlink, destinations: Sequence[IP]) -> tuple[Answer,
     decode_answer = cache(partial(_decode_answer, names=AskedNames(netlink)))
     answers = [*map(decode_answer, messages)]
 
-    # With the flags, an answer names the route; that may be a wrong one (`_may_name_another_route`
-    # says where). Without them, it names the device and gateway that Linux really uses.
+    # If an answer may name a wrong route, ask again without flags. Linux then answers with the
+    # device and gateway that it really uses, and without the prefix of a route.
     doubtful = [place for place, answer in enumerate(answers) if _may_name_another_route(answer)]
     questions = [_question(destinations[place], _NO_FLAGS) for place in doubtful]
     messages = [*netlink.ask(RTM_GETROUTE, questions)]
@@ -115,14 +115,13 @@ def _plain_packet(family: int, flags: int) -> bytes:
 
 
 def _may_name_another_route(answer: Answer) -> bool:
-    """Whether this answer may name another route than Linux uses, because it is an IPv6 route with
-    a nexthop object.
+    """Whether this answer may name another route than Linux uses, as for an IPv6 route with a
+    nexthop object.
 
     Linux caches the result of a lookup for each CPU and nexthop object, and all routes with this
-    object share the result (`rt6_get_pcpu_route` in net/ipv6/route.c). So its device and gateway
-    are right, but its route may be another one of them, which was looked up before. With
-    `_RTM_F_FIB_MATCH`, Linux answers with that route and all its next hops; without flags, with the
-    device and gateway that packets take. IPv4 has no such cache.
+    object share the result (`rt6_get_pcpu_route` in net/ipv6/route.c). Packets still leave by the
+    right device and gateway. But with `_RTM_F_FIB_MATCH`, Linux names whichever route with this
+    object was looked up first. IPv4 has no such cache.
     """
     route = answer.route
     if route is None or route.prefix.family == IPV4:

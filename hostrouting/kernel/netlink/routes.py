@@ -233,11 +233,9 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: i
 
 
 def _why_not_sent(route: Route) -> str:
-    """Return why the route cannot be sent in a message to Linux; empty if it can. An encapsulation
-    is no reason, although our messages lack it: Linux finds the route to delete by the fields that
-    the message has.
-    """
-    # Our messages lack these fields, so Linux would add or delete another route than this one.
+    """Return why the route cannot be sent in a message to Linux; empty if it can."""
+    # Our messages lack these fields, so Linux would add or delete another route than this one. They
+    # lack encapsulations, too, but Linux finds a route to delete without these.
     has_fields_never_sent = (
         route.source is not None or route.preference != "medium" or route.expired is not None
     )
@@ -272,8 +270,8 @@ def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
 
 
 def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
-    """Pack the attributes of a message that asks Linux to add, append or delete this route. They
-    follow the fixed part (`_packed_rtmsg`), and have the fields that this part lacks.
+    """Pack the attributes of a request for this route. They have the fields that the fixed part
+    (`_packed_rtmsg`) lacks.
     """
     family, network, _ = route.prefix
     attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
@@ -290,18 +288,16 @@ def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int])
 
 
 def _uses_multipath(verb: Verb, route: Route) -> bool:
-    """Whether the next hops of this route, which has at least one, are sent as RTA_MULTIPATH.
-
-    Several next hops always are. A single one usually becomes attributes of the route. It is sent
-    as RTA_MULTIPATH to delete an IPv4 route, because otherwise Linux would also delete a route with
-    several next hops of which this is the first. To add or append a route, it is sent so if it has
-    a weight, because no other attribute has a weight.
+    """Whether the next hops of this route are sent as RTA_MULTIPATH. If not, the only next hop is
+    sent as attributes of the route.
     """
     if len(route.next_hops) > 1:
         return True
     if verb == "delete":
+        # With attributes of the route, the request would also match an IPv4 route with several next
+        # hops, if this one is the first of them.
         return route.prefix.family == IPV4
-    return route.next_hops[0].weight > 1
+    return route.next_hops[0].weight > 1  # only RTA_MULTIPATH has a weight
 
 
 def _needs_empty_gateway(verb: Verb, route: Route) -> bool:
@@ -316,7 +312,7 @@ def _needs_empty_gateway(verb: Verb, route: Route) -> bool:
 
 
 def _packed_next_hops(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
-    """The next hops as RTA_MULTIPATH, or the only one as attributes of the route."""
+    """The next hops, packed as RTA_MULTIPATH or as attributes of the route (`_uses_multipath`)."""
     if not route.next_hops:
         return b""
     if _uses_multipath(verb, route):

@@ -91,8 +91,8 @@ class KernelError(Exception):
 
 @contextmanager
 def kernel_errors(attempt: str) -> Iterator[None]:
-    """Turn a KernelError or OSError that leaves the block into a BackendError: its text is "cannot"
-    and the attempt, such as "change routes", then perhaps the reason.
+    """Turn a KernelError or OSError that leaves the block into a BackendError. Its text is
+    "cannot", the attempt, such as "change routes", and the reason if it is known.
     """
     try:
         yield
@@ -149,7 +149,7 @@ def number_attribute(number: int, value: int) -> bytes:
 
 
 def message(type_: int, flags: int, body: bytes, sequence: int = 0) -> bytes:
-    """Pack a request to the kernel, whose answers have the same sequence number. `type_` says what
+    """Pack a request to the kernel; the answers have the same sequence number. `type_` says what
     is asked, and `body` has the details: a fixed part and attributes.
     """
     # The last field, the sender's port, may be 0: Linux knows it by the socket.
@@ -218,9 +218,9 @@ class Netlink:
         return self._socket.fileno()
 
     def take_reports(self) -> bool:
-        """Take the reports of changes that have come since the last call, without waiting, and keep
-        none. Return whether there were any, or some were lost because there were too many. What
-        other processes send is no report.
+        """Discard the reports of changes that have come since the last call, without waiting.
+        Return whether there were any. Reports that were lost, because there were too many, count,
+        too, but messages of other processes do not.
         """
         has_reports = False
         for _ in range(_READS_AT_ONCE):  # bounded, because others may send faster than this reads
@@ -243,9 +243,9 @@ class Netlink:
         """
         # Only so many are asked at once that their answers fit into the receive buffer.
         for begin in range(0, len(bodies), _QUESTIONS_AT_ONCE):
-            asked_now = bodies[begin : begin + _QUESTIONS_AT_ONCE]
-            self._send([message(type_, 0, body) for body in asked_now])
-            for _ in asked_now:
+            batch = bodies[begin : begin + _QUESTIONS_AT_ONCE]
+            self._send([message(type_, 0, body) for body in batch])
+            for _ in batch:
                 answer = self.receive()
                 _, answer_type, _, _, _ = HEADER.unpack_from(answer)
                 yield error_of(answer) if answer_type == _NLMSG_ERROR else answer
@@ -279,10 +279,9 @@ class Netlink:
                 yield run[at : at + size]
 
     def dump_in_runs(self, type_: int, body: bytes) -> Iterator[tuple[int, bytes]]:
-        """Ask the kernel for one of its lists, as `dump` does, but yield many messages at a time:
-        each yield is (size, run), and a run is several messages of this size, one after another.
-        The caller can unpack them at once, which is faster. KernelError if the kernel refuses to
-        list, or cannot finish.
+        """Ask the kernel for one of its lists, as `dump` does, but yield (size, run): a run is
+        several messages of this size, one after another. The caller can unpack a run at once, which
+        is faster. KernelError if the kernel refuses to list, or cannot finish.
         """
         self._send([message(type_, NLM_F_DUMP, body)])
         while True:

@@ -56,6 +56,5 @@ class NetlinkWatch(Watch):
 
     def close(self) -> None:
         """Stop listening. May be called twice."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._socket.close()
+        self._is_closed = True
+        self._socket.close()

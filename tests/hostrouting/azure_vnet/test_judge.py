@@ -13,7 +13,7 @@ from hostrouting.azure_vnet.judge import CleanupEntry, CleanupFacts, Fate, judge
 from hostrouting.azure_vnet.neighbours import LinkLayerView, Neighbour
 from hostrouting.finding import Finding
 from hostrouting.model.prefix import Prefix, as_ip
-from hostrouting.model.route import OURS, NextHop, Route
+from hostrouting.model.route import OURS, PROTOCOL_DHCP, NextHop, Route
 from hostrouting.model.snapshot import Address, Link, Snapshot
 from hostrouting.testing import FakeEbtables, FakeFiles
 from tests.support import azure_leftovers as azure
@@ -27,7 +27,7 @@ LIVE_NEIGHBOUR = Neighbour("10.1.0.5", LIVE, "azure0")
 BY_BRIDGE, BY_VETH = (Route.to("10.1.0.5/32", dev=dev) for dev in ("azure0", "azv1"))
 BY_DOWN = BY_BRIDGE._replace(next_hops=(NextHop("azure0", linkdown=True),))
 DEFAULT = Route.to("0.0.0.0/0", dev="eth0", gateway="10.1.0.5")
-OWN = Address(ip=as_ip("10.1.0.5"), length=16, dev="azure0")
+OWN = tuple(Address(ip=as_ip(ip), length=16, dev="azure0") for ip in ("10.1.0.4", "10.1.0.5"))
 KINDS = ("", "bond", "team", "vlan", "macvlan")
 PORTS = [Link(name="up1", index=9, kind=kind, master="azure0") for kind in KINDS]
 TAP = Link(name="tap0", index=9, kind="tun", master="azure0")
@@ -69,19 +69,20 @@ UPLINK = "it matches no bridged uplink"
 ROWS: dict[str, tuple[dict[str, Any], Fate, str]] = {
     "dead": (THREE, "delete", NO_DEVICE),
     "route to nobody": (
-        {"routes": [BY_BRIDGE, BY_DOWN], "links": LINKS[:3]},
+        {"routes": [BY_BRIDGE], "links": LINKS[:3]},
         "delete",
         "another CNI manages 10.1.0.5, and no pod is known to use it",
     ),
     "route, by the neighbour": (THREE | {"rules": []}, "delete", NO_DEVICE),
     # the address
     "not managed": (THREE | {"managed": ["10.9.0.0/16"]}, "keep", "is not in a managed network"),
-    "own address": (THREE | {"addresses": (OWN,)}, "keep", "an address of this host, on azure0"),
+    "own address": (THREE | {"addresses": OWN}, "keep", "an address of this host, on azure0"),
     "default gateway": (THREE | {"routes": [DEFAULT, BY_BRIDGE]}, "keep", "is a default gateway"),
     "gateway of another route": (THREE | {"routes": [BY_10_7, BY_BRIDGE]}, "delete", NO_DEVICE),
     "protected": (THREE | {"protect": ["10.1.0.4/30"]}, "keep", "(azureVnetCleanup.protect)"),
     # the MAC address
     "live": (ALIVE, "conflict", f"{LIVE} belongs to a pod behind azv1"),
+    "live, behind an uplink": (ALIVE | {"uplinks": ["azv1"]}, "conflict", LIVE),
     "own device": (
         {"rules": pod_rules("10.1.0.5", "0:d:3a:0:0:1")},
         "conflict",
@@ -107,13 +108,12 @@ ROWS: dict[str, tuple[dict[str, Any], Fate, str]] = {
         "keep",
         "its pod may be alive behind azv1, where",
     ),
-    "tunnel mode": ({"rules": [VIRTUAL, IPV4]}, "delete", NO_DEVICE),
     "state file": (THREE | {"state": STATE}, "keep", "gives 10.1.0.5 to a-eth0"),
     "gone, but in it": (THREE | {"state": state("azv7", "10.1.0.5")}, "delete", NO_DEVICE),
     # the uplink
     "no uplink in a bridge": ({"rules": [IPV4, IPV6], "links": UNBRIDGED}, "keep", UPLINK),
     "another bridge": ({"rules": [ARP, IPV4], "links": OF_CNI0}, "delete", NO_DEVICE),
-    "a pod's port": ({"rules": [IPV4.replace("eth0", "azv1")]}, "keep", UPLINK),
+    "a pod's port": ({"rules": [LIVE_RULES[1].replace("eth0", "azv1")]}, "keep", UPLINK),
     "configured uplink": ({"rules": [ETH7], "uplinks": ["eth7"]}, "delete", NO_DEVICE),
 }
 
@@ -125,6 +125,12 @@ def test_fates(facts: dict[str, Any], fate: Fate, words: str) -> None:
     assert all(words in entry.reason for entry in entries), entries
 
 
+def test_tunnel_mode() -> None:
+    """The rule with the virtual MAC address is judged by those of the pod's other entries."""
+    (of_all, *_), _ = judged([VIRTUAL, IPV4, *pod_rules("10.1.0.5", OTHER)])
+    assert (of_all.fate, of_all.reason[-38:]) == ("delete", f"{DEAD} or {OTHER}")
+
+
 def test_spellings() -> None:
     """A pod's rule is recognised in every spelling of ebtables, and deleted as it is spelled."""
     rules = [
@@ -134,7 +140,7 @@ def test_spellings() -> None:
         IPV4.replace("10.1.0.5", "10.1.0.5/255.255.255.255"),
         "PREROUTING -i eth0 -p 0x800 -j dnat --to-dst 2:0:0:0:0:5 --ip-dst 10.1.0.5",
         IPV6.replace("fd00::5", "fd00:0::5/ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff").replace(
-            "IPv6", "0x86DD"
+            "IPv6", "0x86dd"
         ),
     ]
     entries, _ = judged(rules)
@@ -189,18 +195,18 @@ def test_any_rules(rules: list[str]) -> None:
 
 def test_what_is_not_azure_vnets() -> None:
     """What azure-vnet does not add, or an undo file could not hold, is left out."""
-    macs = ("", "00:00:00:00:00:00")
+    macs, others = ("", "00:00:00:00:00:00"), ("azure0-1", "azure")
     neighbours = [attrs.evolve(NEIGHBOUR, mac=mac) for mac in macs]
-    neighbours += [attrs.evolve(NEIGHBOUR, dev=dev) for dev in ("eth0", "azure7", "azure0-1")]
+    neighbours += [attrs.evolve(NEIGHBOUR, dev=dev) for dev in ("eth0", "azure7", *others)]
     dummy = Link(name="azure7", index=7, kind="dummy")
-    links = [*LINKS[:3], dummy, Link(name="azure0-1", index=8, kind="bridge")]
+    links = [*LINKS[:3], dummy, *(Link(name=dev, index=8, kind="bridge") for dev in others)]
     other_fields: list[dict[str, Any]] = [
         {"table": 100},
         {"tos": 4},
         {"mtu": 9},
         {"unread": ("encap ip",)},
         {"next_hops": (*BY_BRIDGE.next_hops, *BY_VETH.next_hops)},
-        {"protocol": 9},
+        {"protocol": PROTOCOL_DHCP},
         {"protocol": OURS},
     ]
     routes = [
@@ -212,6 +218,8 @@ def test_what_is_not_azure_vnets() -> None:
         Route.to("10.1.0.5/32", type="blackhole"),
     ]
     assert judged(links=links, neighbours=neighbours, routes=routes)[0] == ()
+    routes = [BY_DOWN, *(BY_BRIDGE._replace(protocol=protocol) for protocol in (0, 2, 3, 4))]
+    assert len(judged(routes=routes)[0]) == 5
 
 
 TRUNCATED = state("azv1", "10.1.0.5")[:-9]

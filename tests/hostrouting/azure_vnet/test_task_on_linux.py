@@ -125,6 +125,8 @@ def test_the_host_has_changed_meanwhile(lab: AzureNode, tmp_path: Path) -> None:
     """The undo file leaves a neighbour of others alone, restores all else, and fails at its end."""
     lab.leave(DEAD, "10.1.0.6", "10.1.0.7")
     result = lab.clean()
+    without_ebtables = "PATH=; ip() { :; }\n" + lab.files.texts[result.undo_file]
+    assert lab.node.run("sh", "-c", without_ebtables).returncode == 1
     lab.node.batch([f"neigh add 10.1.0.6 lladdr {NEW} dev azure0 nud permanent"])
     state = undone(lab, result.undo_file, tmp_path, problem="RTNETLINK answers: File exists")
     assert set(specs(result.plan)) <= set(state.rules)

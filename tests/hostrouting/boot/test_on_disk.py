@@ -47,6 +47,7 @@ def test_owned(config: HostRoutingConfig) -> None:
     written_first = (LAYOUT.program_path, LAYOUT.python_path, LAYOUT.config_path)
     last = [path for path in written_first if path in ours]
     assert list(owned[len(owned) - len(last) :]) == last
+    assert proof_of_installation(host) == [*owned[: len(owned) - len(last)]]
 
 
 @pytest.mark.parametrize(

@@ -83,13 +83,16 @@ def test_another_head() -> None:
         assert Program().differs(files_with(wrong))
 
 
+TEXT = b"aphases/b.py\nc"
+
+
 @pytest.mark.parametrize(
     ("sources", "differs"),
     [
-        ({"hostrouting/a.py": b"ab", "attrs/a.py": b"another release"}, False),
-        ({"hostrouting/b.py": b"ab"}, True),
+        ({"hostrouting/a.py": TEXT, "attrs/a.py": b"another release"}, False),
+        ({"hostrouting/b.py": TEXT}, True),
         ({"hostrouting/a.py": b"cd"}, True),
-        ({"hostrouting/a.py": b"a", "phases/a.py": b"b"}, True),
+        ({"hostrouting/a.py": b"a", "phases/b.py": b"c"}, True),
     ],
 )
 def test_the_digest(
@@ -97,7 +100,7 @@ def test_the_digest(
 ) -> None:
     """It is about the library's files, their names and where each ends."""
     digests: list[str] = []
-    for each in ({"hostrouting/a.py": b"ab"}, sources):
+    for each in ({"hostrouting/a.py": TEXT}, sources):
         monkeypatch.setattr(program, "sources_of_program", lambda each=each: each)
         digests.append(program.sources_digest.__wrapped__())
     assert (digests[0] != digests[1]) is differs
@@ -125,7 +128,7 @@ def test_the_program_itself(tmp_path: Path) -> None:
     with zipfile.ZipFile(program) as archive:
         names = archive.namelist()
     assert {name.split("/")[0] for name in names} == {"__main__.py", "__main__.pyc", *PACKAGES}
-    assert [name for name in names if "testing" in name] == []
+    assert [name for name in names if "testing" in name or "pyinstaller" in name] == []
     sources = [name for name in names if name.endswith(".py")]
     assert sources == sorted(sources)
     assert {*names} == {*sources, *(f"{name}c" for name in sources)}

@@ -40,13 +40,24 @@ def test_what_a_unit_runs(unit: str) -> None:
         name, _, value = line.partition("=")
         settings[name] = value
     assert (settings.get("Restart", ""), settings.get("RestartSec", "")) == restart
-    assert settings["CapabilityBoundingSet"] == capabilities
     assert settings.get("ReadWritePaths", "") == writes
-    assert settings["SystemCallFilter"] == f"pipe pipe2 {call}"
-    assert settings["StartLimitIntervalSec"] == "0"  # systemd never gives up
-    assert settings["After"] == f"network-online.target{after}"
+    expected = {
+        "Type": "exec" if unit == LAYOUT.guard_unit else "oneshot",
+        "CapabilityBoundingSet": capabilities,
+        "SystemCallFilter": f"pipe pipe2 {call}",
+        "StartLimitIntervalSec": "0",  # systemd never gives up
+        "After": f"network-online.target{after}",
+        "RuntimeDirectoryPreserve": "yes",  # it has the lock, and the file that opens the gate
+        "SyslogIdentifier": "hostrouting",  # for `status`
+    }
+    assert settings.items() >= expected.items()
     assert f"from hostrouting.node import run_{function}; run_{function}()" in settings["ExecStart"]
     assert settings["ExecStart"].endswith(f"' hostrouting {argument}")
+
+
+def test_what_a_gated_unit_waits_for() -> None:
+    """The gate loads the table for probes after what may delete it."""
+    assert f"\nAfter=network-online.target{FLUSHERS}\n" in units.DROP_IN_TEXT
 
 
 def test_time_limits() -> None:

@@ -246,6 +246,7 @@ def agrees(field: Field, report: CheckReport) -> None:
 
         assert [words for words in said.says if words not in page] == [], told(field, report)
         assert names >= set(said.names), told(field, report)
+    assert "route del 0.0.0.0/0 via" not in page, told(field, report)
     if report.verdict == "ok":
         named = {name for said in field.families.values() for name in said.names}
         further = [finding.name for finding in findings if finding.name not in named]

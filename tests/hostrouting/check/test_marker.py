@@ -26,20 +26,22 @@ def leave(host: FakeHost, verdict: str) -> None:
 
 
 def test_what_a_marker_says() -> None:
-    """What escapes, that there is no default route, or which family is in doubt."""
+    """What escapes or is allowed, that there is no default route, or which family is in doubt."""
     cases = {
         HostLayout.detected_path: (
             "ipv6; 172.16.0.0/17 dev ib\x1b0",
             "OVERLAP: 172.16.0.0/17 leaves through ib\\x1b0",
         ),
         HostLayout.undecided_path: ("ipv6; default dev wg1", "UNDECIDED: it is unclear"),
+        HostLayout.ok_path: ("ipv6; 172.16.5.7/32 dev cali1", "ok\npackets to 172.16.5.7 leave"),
     }
     host = FakeHost()
     for path, (things, words) in cases.items():
         report = checked(vm_of(things), "172.16.0.0/16", "fd16::/48")
         leave_marker(host.files, report, check_findings(report))
-        [line] = (host.files.read(path) or "").splitlines()
-        assert line.startswith(words)
+        text = host.files.read(path) or ""
+        assert text.startswith(words)
+        assert text.count("\n") == words.count("\n") + 1
     leave(host, "no-default-route")
     assert host.files.read(HostLayout.detected_path) == "no-default-route\n"
 

@@ -43,12 +43,22 @@ what leaves by the uplink's default route may as well leave by a route of ours
 what rules do with other packets is in doubt before and after the repair, which is whole
   172.16.0.0/17 172.16.128.0/17 \
 | 172.16.0.0/16 dev ib0; rule pref 9 fwmark 7/7; default dev ib0 table 100 | 172.16.0.0/16
+a route of ours would hide what a CNI refuses or may have left behind, and the network of a card
+  below-a-cni | link flannel.1 vxlan; address 172.16.0.0/32 dev flannel.1; \
+blackhole 172.16.0.0/16 proto 3; 172.16.5.0/24 dev ib0
+  below-a-cni | link flannel.1 vxlan; 172.16.0.0/16 dev flannel.1; link lxc1 veth; \
+172.16.9.9/32 dev lxc1; 172.16.5.0/24 dev ib0 | 172.16.5.0/24
+  below-a-cni | default dev wg1; 10.0.0.128/25 dev ib0 | 10.0.0.0/24 dev=wg1
+what is newly in doubt for some packets is not repaired
+  172.16.0.0/16 not-proven | 172.16.0.0/16 dev ib0 metric 9; address 172.16.1.4/16 dev ib0; \
+default dev eth1; rule from 10.0.0.4/32 ipproto tcp; \
+default via 10.0.0.1 dev eth0 table 100 | 172.16.0.0/16 dev=eth1
 no default route is replaced by one, even with a better metric
   0.0.0.0/1 10.1.0.0/25 10.1.0.128/25 128.0.0.0/1 \
 | -default; default via 10.1.0.1 dev eth1 metric 100; default via 10.0.0.1 dev eth0 metric 200; \
 10.1.0.0/24 dev eth1 | 0.0.0.0/0 dev=eth0
 a provider's line is right, and has to be named all the same before a repair leads by it
-  no-device | -default; link ppp0 ppp; default dev ppp0; 172.16.0.0/16 dev ib0
+  no-device | -default; link ppp0 ppp; default dev ppp0; 172.16.0.0/16 dev eth0
 the host does not have the expected device
   no-gateway | | dev=eth9
 Linux refuses an IPv6 route with its own gateway inside, unless a longer one leads to the gateway
@@ -56,13 +66,21 @@ Linux refuses an IPv6 route with its own gateway inside, unless a longer one lea
   2001:db8::/32 | 2001:db8::/64 dev eth0 metric 256 proto 2 | 2001:db8::/32
 a rule is proposed, unless it leads away what is fine, or comes before one for table local
 + elsewhere; rule
-  earlier-rule: 99: from all to 172.16.0.0/16 lookup main
+  earlier-rule: 99: from all to 172.16.0.0/16 lookup main | | 172.16.0.0/16 172.16.5.0/24
   earlier-rule | 172.16.5.0/24 dev wg1 table 100 | 172.16.0.0/16 allow=wg1
   earlier-rule | rule pref 200 lookup 255
 Linux puts a new rule behind those of its priority, so the one for table local stays the first
 + elsewhere
   earlier-rule: 0: from all to 172.16.0.0/16 lookup main | rule pref 1
-  earlier-rule | rule pref 0
+  earlier-rule | 172.16.0.0/16 dev wg1; address 10.9.0.4/32 dev wg1; rule pref 0 from 10.9.0.4/32 \
+| 172.16.0.0/16 allow=wg1
+what would lose what is fine, or lead packets of other users elsewhere, is not proposed
+  earlier-rule | -default; default via 10.0.0.1 dev eth0 table 253; \
+172.16.5.0/24 dev ib0 table 253; 172.16.6.7/32 dev cali1 table 253
++ default via 10.0.0.1 dev eth0 table 7; 172.16.5.0/24 dev ib0 table 7; rule pref 200 lookup 7
+  earlier-rule | rule uidrange 0-0; 172.16.6.0/24 via 10.0.0.1 dev eth0 table 100; \
+172.16.6.0/24 dev ib0
+  earlier-rule | rule fwmark 1/1; elsewhere; 172.16.6.0/24 dev eth0 proto 3
 """)
 def test_repairs(row: HostRow) -> None:
     """The destinations of the routes, the reasons for what no route repairs, and a rule for it."""

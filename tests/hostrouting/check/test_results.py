@@ -14,11 +14,14 @@ Linux chooses one of several next hops by a hash, unless one is dead
 + -default; address 10.1.0.4/24 dev eth1; address 10.255.0.4/32 dev lo
   none     | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1
   10.0.0.4 | default nexthop via 10.0.0.1 dev eth0 nexthop via 10.1.0.1 dev eth1 | dev=eth0
+every device has a link-local address
+  10.0.0.4 2001:db8::4 | ipv6; address fe80::4/64 dev eth0; address 2001:db8::4/64 dev eth0 \
+| 172.16.0.0/16 fd16::/48
 """)
 def test_the_address_of_the_node(row: HostRow) -> None:
     """The one that its packets to elsewhere have, if that is known."""
-    known = {} if row.answer == "none" else {4: as_ip(row.answer)}
-    assert checked_as(vm_of(row.host), row.asked).node_ips == known
+    known = [as_ip(ip) for ip in row.answer.split() if ip != "none"]
+    assert [*checked_as(vm_of(row.host), row.asked).node_ips.values()] == known
 
 
 @host_rows("""
@@ -43,3 +46,7 @@ def test_families_without_a_default_route() -> None:
     assert report.missing_defaults == ["there is no IPv6 default route"]
     not_judged = checked(vm_of("-default; default via 10.0.0.1 dev eth0 tos 4"))
     assert (not_judged.verdict, not_judged.missing_defaults) == ("undecided", [])
+    without_rule = checked(vm_of("-main; rule to ::/1 lookup 254"))
+    assert without_rule.missing_defaults == ["no IPv4 rule looks up table main"]
+    without_routes = checked(vm_of("-main"), "fd16::/48")
+    assert without_routes.missing_defaults == ["no IPv6 rule looks up table main"]

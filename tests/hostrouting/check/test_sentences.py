@@ -9,6 +9,7 @@ from tests.support.topologies import checked_as, vm_of
 
 BY_ETH1 = "default via 10.1.0.1 dev eth1 table 2"
 PODS = "address 10.244.0.1/24 dev cni0; 10.244.0.0/24 dev cni0 proto 2 src 10.244.0.1"
+FLANNEL = "link flannel.1 vxlan; 172.16.2.0/24 dev flannel.1"
 
 HOSTS = {
     "own range": "local 172.16.5.0/24 dev lo proto 2 table 255 scope 0",
@@ -22,7 +23,9 @@ HOSTS = {
     "not proven": "link docker0 bridge; 172.16.5.7/32 dev docker0",
     "beside a rule in doubt": "link docker0 bridge; 172.16.5.0/24 dev docker0; "
     "default dev docker0 table 100; rule pref 50 fwmark 1/1",
-    "competing defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 200",
+    "competing defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 200; link eth2 nic; "
+    "default dev eth2 metric 300; address 10.2.0.4/24 dev eth2; rule from 10.2.0.4/32 lookup 254; "
+    "ipv6; ::/0 via fe80::2 dev eth1 metric 2000",
     "equal defaults": "default via 10.1.0.1 dev eth1 proto 16 metric 100",
     "a tunnel, which does not compete": "default dev wg1 metric 500",
     "two networks in doubt": "default dev wg1 metric 50; default dev eth1 metric 900",
@@ -47,7 +50,8 @@ HOSTS = {
     "a blackhole that hides pods": f"{PODS}; blackhole 10.244.0.0/25 proto 2",
     "two next hops": "link ib1 ib; "
     "172.16.5.0/24 proto 3 nexthop dev eth0 nexthop dev ib0 nexthop dev ib1",
-    "no local rule": "rule pref 0 lookup 254",
+    "no local rule": "rule pref 0 lookup 254; local 10.1.0.4/32 dev eth1 table 10; "
+    "address 10.1.0.4/24 dev eth1",
     "no main rule": "-main",
 }
 ASKED = {
@@ -55,6 +59,7 @@ ASKED = {
     "what hides pods": "10.244.0.0/16",
     "a rule that hides pods": "10.244.0.0/16",
     "a blackhole that hides pods": "10.244.0.0/16",
+    "competing defaults": "172.16.0.0/16 fd16::/48",
     "equal defaults": "dev=eth0",
     "two networks in doubt": "172.16.0.0/16 10.96.0.0/12",
     "a default route of a card that is not expected": "dev=eth0",
@@ -68,18 +73,33 @@ def findings(host: str, asked: str = "") -> tuple[Finding, ...]:
 @pytest.mark.parametrize("kind", ["ipoib", "bond", "dummy", "nic"])
 def test_to_allow_a_card_is_no_remedy(kind: str) -> None:
     """Virtual cards have a kind, as bridges have, and are the outage that a check is for."""
-    [escape, *_] = findings(f"link dev0 {kind}; 172.16.0.0/16 dev dev0")
+    both = "nexthop via 10.0.0.1 dev eth0 nexthop dev dev0"
+    [escape, *_] = findings(f"link dev0 {kind}; 172.16.0.0/16 {both}")
     assert escape.name == "overlap"
     assert escape.remedy is None
     assert "mayAllow" not in escape.facts
-    assert (escape.facts["first"], escape.facts["last"]) == ("172.16.0.0", "172.16.255.255")
+    facts = [escape.facts[key] for key in ("first", "last", "devs")]
+    assert facts == ["172.16.0.0", "172.16.255.255", ["dev0"]]
 
 
-def test_to_allow_what_hides_a_cni_is_no_remedy() -> None:
-    """With wg1 allowed, the check would be OK while pods of other nodes are not reached."""
-    hidden = "link flannel.1 vxlan; 172.16.2.0/24 dev flannel.1"
-    [escape, *_] = findings(f"{hidden}; 172.16.2.0/25 dev wg1 proto ours", "172.16.2.0/24")
-    assert escape.name == "overlap"
+@pytest.mark.parametrize(
+    ("name", "host"),
+    [
+        ("overlap", f"{FLANNEL}; 172.16.2.0/25 dev wg1 proto ours"),
+        ("overlap", f"{FLANNEL}; 172.16.0.0/16 dev wg1 table 100; rule pref 0"),
+        (
+            "pods-hidden",
+            "172.16.2.7/32 dev cali1; rule; 172.16.2.0/24 via 10.1.0.9 dev eth1 proto 80 table 100",
+        ),
+        ("overlap", "link cali1 veth; 172.16.2.0/24 dev ib0 proto 80"),
+    ],
+)
+def test_to_allow_what_hides_a_cni_is_no_remedy(name: str, host: str) -> None:
+    """With the device allowed, the check would be OK while pods are not reached. Nor is a route of
+    ours deleted, or one in the table of a VPN.
+    """
+    [escape, *_] = findings(host, "172.16.2.7/32")
+    assert (escape.name, escape.remedy) == (name, None)
     assert "mayAllow" not in escape.facts
 
 
@@ -102,7 +122,10 @@ def test_a_route_of_ours_has_the_place_of_a_command(key: str, count: int, metric
     """Then only a configuration repairs the host. Programs get all keys of the route."""
     report = checked_as(vm_of(f"172.16.0.0/15 dev eth1; 172.16.0.0/16 dev ib0 {key}"), "")
     assert len(repair_commands(report)) == count
-    [route] = check_document(report, mode="WARN", findings=())["repair"]
+    document = check_document(report, mode="STRICT", findings=check_findings(report))
+    assert (document["mode"], document["expectedDevs"]) == ("STRICT", {"ipv4": ["eth0"]})
+    assert [finding["name"] for finding in document["findings"]] == ["overlap", "action"]
+    [route] = document["repair"]
     assert route == {"destination": "172.16.0.0/16", "gateway": "", "dev": "", "metric": metric}
 
 

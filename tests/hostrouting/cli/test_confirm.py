@@ -64,10 +64,6 @@ def installed() -> FakeHost:
     return configured(OTHER)
 
 
-def never_asked(*_: object) -> bool:
-    raise AssertionError("nobody has to be asked")
-
-
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept: bool) -> None:
     """It keeps the change; without it, what was installed before is installed again."""
@@ -93,25 +89,26 @@ def test_enter(monkeypatch: pytest.MonkeyPatch, installed: FakeHost, *, is_kept:
     assert said.code == (not is_kept)
 
 
-def test_a_run_that_fails(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
+def test_a_run_that_nobody_confirms(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
+    """One that fails is taken back; of one that changes nothing, nothing has to be."""
     monkeypatch.setattr(apply, "prepare_question", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", never_asked)
+    monkeypatch.setattr(apply, "is_confirmed", mock.Mock(side_effect=AssertionError))
     before = state(installed)
     installed.faults.fail("change", errno.EPERM)
     said = say(*COMMAND, host=installed, stdin=json_of(config(*REPAIR)))
     assert said.lines[0].startswith("TAKEN BACK: ")
     assert said.lines[1].startswith("FAILED: ")
     assert state(installed) == before
+    waiting = json_of(config(*REPAIR, dev="gone0"))
+    assert say(*COMMAND, "--wait", "0", host=installed, stdin=waiting).code == 3
 
-
-def test_a_run_that_changes_nothing(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
-    monkeypatch.setattr(apply, "prepare_question", lambda: None)
-    monkeypatch.setattr(apply, "is_confirmed", never_asked)
     refused = [word for word in COMMAND if word != "--allow-removal"]
     for words, wanted, code in ((refused, WANTED, 2), (COMMAND, OTHER, 0)):
         said = say(*words, host=installed, stdin=json_of(wanted))
         assert said.code == code
         assert "TAKEN BACK" not in said.out
+    installed.files.texts[LAYOUT.config_path] = "{"  # which could not be brought back
+    assert say(*COMMAND, host=installed, stdin=json_of(WANTED)).code == 2
 
 
 def test_no_terminal(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> None:
@@ -124,16 +121,11 @@ def test_no_terminal(monkeypatch: pytest.MonkeyPatch, installed: FakeHost) -> No
     assert state(installed) == before
 
 
-@pytest.fixture
-def refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("obstacle", ["conflict", "wait"])
+def test_what_does_not_come_back(obstacle: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A former route that conflicts or waits by now is named, and nobody waits for it."""
     monkeypatch.setattr(apply, "prepare_question", lambda: None)
     monkeypatch.setattr(apply, "is_confirmed", lambda *_: False)
-
-
-@pytest.mark.usefixtures("refused")
-@pytest.mark.parametrize("obstacle", ["conflict", "wait"])
-def test_what_does_not_come_back(obstacle: str) -> None:
-    """A former route that conflicts or waits by now is named, and nobody waits for it."""
     host = configured(FORMER)
     before = state(host)[0]
     if obstacle == "conflict":
@@ -197,19 +189,9 @@ def ask(seconds: float = 0.5) -> int:
 
 @pytest.mark.linux
 @pytest.mark.parametrize(
-    ("typed", "code"),
-    [
-        (b"\n", 0),
-        (b"y", 1),
-        (b"no\n", 1),
-        (b"y\x04\x04", 1),
-        (b"\x04", 1),
-        (b"\x03", 1),
-        (b"\x1c", 1),
-        (None, 1),
-    ],
+    "typed", [b"\n", b"y", b"no\n", b"y\x04\x04", b"\x04", b"\x03", b"\x1c", None]
 )
-def test_the_terminal(typed: bytes | None, code: int) -> None:
+def test_the_terminal(typed: bytes | None) -> None:
     """Only Enter counts: no other line or key, and no terminal that is closed."""
     terminal = on_a_terminal(ask)
     shown = terminal.read_until(b"taken back")
@@ -218,35 +200,31 @@ def test_the_terminal(typed: bytes | None, code: int) -> None:
         os.close(terminal.screen)
     else:
         os.write(terminal.screen, typed)
-    assert terminal.exit_code() == code
+    assert terminal.exit_code() == (0 if typed == b"\n" else 1)
     if typed is not None:
         os.close(terminal.screen)
 
 
 @pytest.mark.linux
-def test_earlier_keys() -> None:
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_terminal_before_it_is_asked(*, is_stopped: bool) -> None:
+    """Earlier keys do not count, and one that Ctrl-S has stopped is not awaited past the limit."""
 
     def program() -> int:
-        select.select([0], [], [])  # until the key has come
+        if is_stopped:
+            termios.tcflow(0, termios.TCOOFF)
+        else:
+            select.select([0], [], [])  # until the key has come
         return ask()
 
     terminal = on_a_terminal(program)
-    os.write(terminal.screen, b"\n")
+    if not is_stopped:
+        os.write(terminal.screen, b"\n")
     assert terminal.exit_code() == 1
     os.close(terminal.screen)
 
 
-@pytest.mark.linux
-def test_a_stopped_terminal() -> None:
-    """A terminal that shows nothing, as after Ctrl-S, is not awaited for longer than the limit."""
-
-    def program() -> int:
-        termios.tcflow(0, termios.TCOOFF)
-        return ask()
-
-    terminal = on_a_terminal(program)
-    assert terminal.exit_code() == 1
-    os.close(terminal.screen)
+KEYS = {"Ctrl-C": b"\x03", "Ctrl-Z": b"\x1a", "Enter": b"\n"}
 
 
 @pytest.mark.linux
@@ -277,16 +255,12 @@ def test_more_signals(first: str, later: signal.Signals) -> None:
 
     terminal = on_a_terminal(program)
     terminal.read_until(b"taken back")
-    if first == "Ctrl-C":
-        os.write(terminal.screen, b"\x03")
-    elif first == "Ctrl-Z":
-        os.write(terminal.screen, b"\x1a")
+    if first in KEYS:
+        os.write(terminal.screen, KEYS[first])
     elif first == "SIGTERM":
         os.kill(terminal.child, signal.SIGTERM)
     elif first == "closed":
         os.close(terminal.screen)
-    elif first == "Enter":
-        os.write(terminal.screen, b"\n")
     assert terminal.exit_code() == (0 if first == "Enter" else 1)
     if first != "closed":
         os.close(terminal.screen)

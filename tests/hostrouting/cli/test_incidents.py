@@ -18,18 +18,17 @@ from hostrouting.release import PASSED, REFUSED
 from hostrouting.status import find_status
 from hostrouting.testing import FakeHost
 from tests.support.cli import say
-from tests.support.incidents import GUARDED, KUBELET, config, garble, let_pass
+from tests.support.incidents import KUBELET, garble, let_pass
 from tests.support.node import FakeNodeClock, logged
 from tests.support.statuses import INCIDENTS, OVERRIDE, Change, lost, right_but, start_router
-from tests.support.tasks import CIDR, LAYOUT, REPAIR, manager_of
+from tests.support.tasks import CIDR, LAYOUT, manager_of
 
-BACKUP = json.dumps(config(*REPAIR, guard=GUARDED))
 WORST_LAST = ("in force", "nothing", "waiting", "undecided", "differs")
 BEYOND_A_CHECK = re.compile(
     f"FAILED: ({KUBELET} starts unchecked: {OVERRIDE} |cannot write .*: Read-only file system)"
 )
 """How a repair may fail that `check` proposes, which knows nothing of gates and disks."""
-CARDS = ("eth0", "eth1")
+CARDS = ("eth1", "eth0")
 PAGES = ("status", f"check {CIDR}")
 
 
@@ -52,10 +51,7 @@ def type_in(host: FakeHost, line: str) -> None:
                 type_other(host, command)
                 continue
             words = shlex.split(command.removeprefix("hostrouting"))
-            if words[-1] == "FILE":  # whose name the operator knows
-                words[-1] = "-"
-                printed = BACKUP.encode()
-            elif LAYOUT.config_path in words:
+            if LAYOUT.config_path in words:
                 words[words.index(LAYOUT.config_path)] = "-"  # else it is a file of the machine
                 printed = host.files.texts[LAYOUT.config_path].encode()
             said = say(*words, host=host, stdin=printed)
@@ -109,8 +105,9 @@ def test_what_is_printed_can_be_typed(name: str) -> None:
     worst = WORST_LAST.index(before.state)
     printed = {each for words in PAGES for each in commands_of(words, make())}
     for command in printed:
-        if re.search(r"CIDR|REASON|journalctl|systemctl cat|--help", command):
-            continue  # what the operator has to fill in, or only reads
+        assert not re.search(r"CIDR|FILE", command), "something is to be filled in"
+        if re.search(r"REASON|journalctl|systemctl cat|--help", command):
+            continue  # what the operator only reads
         host = make()
         type_in(host, command)
         after = find_status(host)
@@ -160,7 +157,8 @@ def test_a_configuration_that_nobody_has_saved(change: Change) -> None:
         said = say(*words.split(), host=host)
         assert said.code == 2
         assert "--config - > FILE; then add gate.units, guard and mode)" in said.out + said.err
-        assert f"if a newer hostrouting wrote it: {LAYOUT.node_command} status" in str(said)
+        newer = f"if a newer hostrouting wrote it: {LAYOUT.node_command} status"
+        assert (newer in str(said)) is (change is garble)
     assert say("check", CIDR, "--config", "-", host=host, stdin=b"{}").code == 0
     proposed = say("repair", CIDR, "--config", "-", host=host, stdin=b"{}").out
     written = json.dumps({**json.loads(proposed), "gate": {"units": [KUBELET]}}).encode()

@@ -67,12 +67,19 @@ def test_what_the_help_loads() -> None:
         ("check 10.0.0.0/8 --dev a/b", "hostrouting: the command line: --dev:"),
         ("repair 10.0.0.0/8 --allow a/b", "hostrouting: the command line: --allow:"),
         ("clean cilium --config x", "invalid choice: 'cilium'"),
+        (
+            "render --config - --root ''",
+            "hostrouting: --root is not the folder of an image; mount ",
+        ),
+        ("render --config - --root /..", "--root: /.. is not the folder of an image"),
+        ("render --config - --root /bin/sh", "--root: /bin/sh is not the folder of an image"),
+        ("status ''", "hostrouting: UNIT is empty; name a unit\n"),
         ("apply --config x --wait nan", "not between 0 and 86400"),
         ("apply --config x --wait 86401", "not between 0 and 86400"),
     ],
 )
 def test_bad_usage(words: str, problem: str) -> None:
-    said = say(*words.split())
+    said = say(*shlex.split(words), stdin=b"{}")
     assert (said.code, said.out) == (2, "")
     assert problem in said.err
 
@@ -114,44 +121,32 @@ def test_a_device_that_is_typed() -> None:
     assert f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -" in said.lines
 
 
-@pytest.mark.parametrize(
-    ("given", "named"), [("-", "FILE"), ("/dev/fd/{}", "FILE"), ("{1}", "{1}")]
-)
-def test_a_configuration_that_is_piped(given: str, named: str) -> None:
+@pytest.mark.parametrize("given", ["-", "/dev/fd/{}", "/proc/self/fd/{}", "{1}"])
+def test_a_configuration_that_is_piped(given: str) -> None:
     """It cannot be read again, so the proposed command needs it in a file, such as in /dev/shm."""
-    piped = json.dumps({"routeOverlap": {"serviceCidrs": [CIDR], "mode": "STRICT"}}).encode()
+    piped = b'{"routeOverlap": {"serviceCidrs": ["172.16.0.0/12"], "mode": "STRICT"}}'
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
         file.write(piped)
         file.seek(0)
-        path, name = (text.format(file.fileno(), file.name) for text in (given, named))
-        said = say("check", "--config", path, "10.9.0.0/16", kernel=h200(), stdin=piped)
-    line = f"hostrouting repair 10.9.0.0/16 --config {name} | hostrouting apply --config -"
+        path = given.format(file.fileno(), file.name)
+        name = path if path == file.name else "FILE"
+        said = say("check", "--config", path, kernel=with_docker(), stdin=piped)
+    line = f"hostrouting repair --config {name} | hostrouting apply --config -"
     assert f"  {line}" in said.lines
+    assert "--allow" not in said.out, "not in mode STRICT"
 
 
 def test_a_device_that_is_allowed() -> None:
-    """`repair --allow` writes it beside what is configured."""
-    known = {"routeOverlap": {"expectedCidrs": [CIDR], "allowedDevs": ["tun0"]}}
-    words = ("repair", "172.17.0.0/16", "--config", "-", "--allow", "docker0")
-    said = say(*words, kernel=with_docker(), stdin=json.dumps(known).encode())
+    """`repair --allow` writes it beside what is configured; a device of --dev replaces others."""
+    section = {"expectedCidrs": [CIDR], "expectedDevs": ["eth7"], "allowedDevs": ["tun0"]}
+    stdin = json.dumps({"routeOverlap": section}).encode()
+    words = "repair 172.17.0.0/16 --config - --dev eth0 --allow docker0 --allow tun0"
+    said = say(*words.split(), kernel=with_docker(), stdin=stdin)
     assert said.code == 0
-    assert said.json["routeOverlap"]["allowedDevs"] == ["tun0", "docker0"]
-    assert said.json["routeOverlap"]["expectedCidrs"] == [CIDR, "172.17.0.0/16"]
-    assert "staticRoutes" not in said.json
-    assert said.err == ("hostrouting: with docker0 allowed, nothing escapes: no route is added\n")
-
-
-@pytest.mark.parametrize(("root", "shown"), [("", ""), ("/", ": /"), ("/nowhere", ": /nowhere")])
-def test_a_root_that_is_not_an_images(root: str, shown: str) -> None:
-    """An empty --root is not the current directory, and this machine is not an image."""
-    said = say("render", "--config", "-", "--root", root, stdin=b"{}")
-    rule = "is not the folder of an image; mount the image there first"
-    assert said == (2, "", f"hostrouting: --root{shown} {rule}\n")
-
-
-def test_a_unit_without_a_name() -> None:
-    """It is refused, as of a variable that is not set."""
-    assert say("status", "") == (2, "", "hostrouting: UNIT is empty; name a unit\n")
+    section = {"expectedCidrs": [CIDR, "172.17.0.0/16"], "expectedDevs": ["eth0"]}
+    assert said.json == {"routeOverlap": section | {"allowedDevs": ["tun0", "docker0"]}}
+    remark = "with docker0 and tun0 allowed, nothing escapes: no route is added"
+    assert said.err == f"hostrouting: {remark}\n"
 
 
 def test_two_failures_with_one_remedy() -> None:
@@ -171,6 +166,7 @@ def test_render_takes_no_protection_away(tmp_path: Path) -> None:
     said = say(*words, stdin=b"{}")
     assert said.code == 2
     assert said.out.startswith("FAILED: this would remove protection")
+    assert said.out.count("would no longer be checked") == 1
     assert drop_in.exists()
     assert say(*words, "--allow-removal", stdin=b"{}").code == 0
     assert not drop_in.exists()
@@ -247,7 +243,7 @@ class Terminal(io.StringIO):
 def test_the_first_words_on_a_terminal(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, is_coloured: bool
 ) -> None:
-    plain = "OK: fine\nTO DO:\n  fe80::1: no\na: b\n"
+    plain = "OK: fine\nTO DO:\n  fe80::1: no\na: b\nDONE\n"
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     with mock.patch.dict(os.environ, {"TERM": "dumb", **environment}):

@@ -68,19 +68,21 @@ def test_keys_that_are_given_twice() -> None:
         "unknown: given more than once",
         "unknown: unknown key",
     ]
-    agents = '{"agent": {"x": 1, "x": 1}, "hostRouting": {"guard": {}}, "hostRouting": {}}'
-    assert faults(agents) == ["hostRouting: given more than once"]
+    assert "is not JSON: " in faults("[" * 100_000)[0], "too deep"
+    agents = '{"agent": {"x": 1, "x": 1}, "agent": 1, "hostRouting": {}%s}'
+    assert HostRoutingConfig.from_json(agents % "") == HostRoutingConfig()
+    assert faults(agents % ', "hostRouting": {}') == ["hostRouting: given more than once"]
 
 
 def test_an_agents_file_without_our_key() -> None:
     """It would configure nothing, silently."""
-    *_, last = faults('{"agent": {"listen": ":80"}, "kubelet": {}}')
+    _, _, last = faults('{"agent": {"listen": ":80"}, "static": {}}')
     assert last == "hostRouting: missing; an agent's own file has the configuration under this key"
     known = faults('{"agent": {"listen": ":80"}, "guard": {}}')
     assert [fault.partition(":")[0] for fault in known] == ["agent"]
 
 
-@pytest.mark.parametrize("key", ["route_overlap", "RouteOverlap", "staticRoute"])
+@pytest.mark.parametrize("key", ["route_overlap", "ROUTEOVERLAP", "staticRoute"])
 def test_a_misspelt_key_alone(key: str) -> None:
     """The document is meant to be ours, so `hostRouting` is not missing."""
     [only] = faults(json.dumps({key: {}}))
@@ -105,13 +107,13 @@ def test_a_misspelt_key_alone(key: str) -> None:
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "10.0.0.0/8"}]}, \
 "guard": {"enabled": true}, "routeOverlap": {"mode": 1}} \
 | routeOverlap.mode: 1 is not one of WARN, STRICT
-{"guard": {"enabled": true}} \
+{"guard": {"enabled": true}, "gate": {"units": ["a.service"]}} \
 | guard: there is nothing to guard: no routes, no expected CIDRs and no probe rewrite; add
 {"staticRoutes": {"routes": [{"destination": "10.0.0.0/8"}]}} \
 | staticRoutes.enabled: there are routes; set "enabled": true
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "fd00::/8", "metric": 1024}, \
-{"destination": "fd00::/8"}]}} | staticRoutes.routes[1]: "fd00::/8" has the destination and \
-the metric of routes[0]; remove one of the two, or
+{"destination": "fd00::/9", "gateway": "fe80::1", "dev": "a"}, {"destination": "fd00::/8"}]}} \
+| staticRoutes.routes[2]: "fd00::/8" has the destination and the metric of routes[0]; remove one of
 {"staticRoutes": {"enabled": true, "routes": [{"destination": "fd00::/8", "gateway": "fe80::1"}]}} \
 | staticRoutes.routes[0].gateway: "fe80::1" is link-local, and every link can have this address; \
 add dev
@@ -148,8 +150,8 @@ def test_units_that_wait_unless_named() -> None:
         guard=GuardConfig(enabled=True), route_overlap=expect(service_cidrs=["10.0.0.0/8"])
     )
     assert gated_units(guarded) == ("systemd-nspawn@.service",)
-    assert gated_units(HostRoutingConfig()) == ()
-    named = guarded._replace(gate=GateConfig(("b.service", "a.service", "b.service")))
+    assert gated_units(HostRoutingConfig(StaticRoutesConfig(enabled=True))) == ()
+    named = HostRoutingConfig(gate=GateConfig(("b.service", "a.service", "b.service")))
     assert gated_units(named) == ("a.service", "b.service")
 
 
@@ -170,6 +172,8 @@ def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text("\ufeff" + json.dumps({"hostRouting": ROUTES}))
     expected = HostRoutingConfig.from_mapping(ROUTES)
     assert HostRoutingConfig.load(path) == expected
+    with pytest.raises(ConfigError, match="'' cannot be read: No such file"):
+        HostRoutingConfig.load("")
     assert HostRoutingConfig.load(str(path)) == expected
     with path.open() as stream:
         monkeypatch.setattr("sys.stdin", stream)
@@ -183,14 +187,10 @@ CONSTRUCT: Any = HostRoutingConfig
 
 
 def test_constructors_take_what_json_has() -> None:
-    """A section may be given as its JSON object."""
+    """A section may be given as its JSON object; the paths of its faults start at the section."""
     config = CONSTRUCT({"enabled": True, "routes": [{"destination": "10.0.0.0/8"}]}, gate=None)
     assert config.static_routes.routes == (static("10.0.0.0/8"),)
     assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301  our own bytes
-
-
-def test_faults_of_a_section_that_is_constructed() -> None:
-    """Their paths start at the section."""
     with pytest.raises(ConfigError, match=r"^staticRoutes\.routes\[0\]\.destination: missing"):
         CONSTRUCT({"enabled": True, "routes": [{}]})
     no_list = r"^staticRoutes\.routes: a Python StaticRoute is not a list; write \[...\]"
@@ -216,10 +216,10 @@ RIGHT: dict[str, Any] = {
         "expectedCidrs": ["10.0.0.0/8"],
         "serviceCidrs": ["10.0.0.0/8"],
         "expectedDevs": ["eth0"],
-        "allowedDevs": ["wg*"],
-        "intendedRules": ["fwmark 0x1"],
+        "allowedDevs": ["*wg*"],
+        "intendedRules": ["not fwmark 0x1 attribute-12 0f"],
     },
-    "probeRewrite": {"enabled": True, "interfaces": ["eth0"]},
+    "probeRewrite": {"enabled": True, "interfaces": ["lo0"]},
     "azureVnetCleanup": {
         "managed": ["10.0.0.0/8", "fd00::/32"],
         "protect": ["10.0.0.1"],
@@ -239,11 +239,13 @@ openvswitch-nonetwork ovs-vswitchd ovsdb-server ovs-configuration ovs-delete-tra
 cloud-init cloud-init-local cloud-init-main cloud-init-network cloud-init-hotplugd openibd rdma
 rdma-ndd rdma-load-modules@eth0 nftables nftables-flush iptables ip6tables firewalld ufw
 netfilter-persistent"""
+EARLY_UNITS = [f"{name}.service" for name in EARLY.split()]
+OUR_UNITS = [name for setting, name in vars(HostLayout).items() if setting.endswith("_unit")]
 # Where a value is put; how its fault begins after the path and the value; and the values.
 VALUES: dict[str, dict[str, list[Any]]] = {
     "staticRoutes.routes[0].dev": {
         "is not a device name: 1 to 15 letters, digits, '_', '.' and '-'": [
-            *("$(reboot)", "eth 0", "eth0\n", "\u001b[2J", "\u0435th0", "a/b", "..", "e" * 16)
+            *("$(reboot)", "eth 0", "a\n", "\u001b[2J", "\u0435th0", "a/b", ".", "..", "e" * 16)
         ],
         "is not a string of whole characters": ["\ud800", 7],
     },
@@ -286,7 +288,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
     "routeOverlap.mode": {"is not one of WARN, STRICT": [True, " WARN", "\u017ftrict", ""]},
     "routeOverlap.undecided": {"is not one of warn, refuse": [""]},
     "routeOverlap.intendedRules[0]": {
-        "is not a list of selectors; write it as": ["fwmark", "foo bar", "iif $(id)", "iif  lo"],
+        "is not a list of selectors; write it": ["iif", "a b", "iif $x", "iif  a", "not from all"],
     },
     "manageForeign": {"is not one of leave, keep": ["no", ""]},
     "gate.units": {"is empty: no unit would wait": [[]]},
@@ -295,7 +297,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
             *("a.socket", "a/b.service", "@.service", "%n.service")
         ],
         "is longer than 253 characters": ["a" * 246 + ".service"],
-        "is needed for the network, or by the gate": [f"{name}.service" for name in EARLY.split()],
+        "is needed for the network, or by the gate": [*EARLY_UNITS, *OUR_UNITS],
         "starts the containers of the whole host; name the unit that must wait, such as "
         "kubelet.service": [
             *("containerd.service", "crio.service", "snap.microk8s.daemon-containerd.service")
@@ -319,7 +321,7 @@ VALUES: dict[str, dict[str, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["frr-exporter", "netplan-check", "ifupdate", "a" * 245])
+@pytest.mark.parametrize("name", ["frr-exporter", "netplan-check", "a@b@c", "a" * 245])
 def test_an_ordinary_unit_can_be_gated(name: str) -> None:
     """A name that only begins as that of a unit which the network needs is another one."""
     document = with_value("gate.units[0]", f"{name}.service")
@@ -359,23 +361,14 @@ def test_networks_that_are_masked() -> None:
     assert [*map(str, config.cidrs)] == ["10.0.0.0/8", "::/0", "::/64", "::fffe:0:0/95"]
 
 
-def test_our_own_units() -> None:
-    """None of them can wait for the gate."""
-    units = [name for setting, name in vars(HostLayout).items() if setting.endswith("_unit")]
-    assert len(units) == 4
-    for unit in units:
-        with pytest.raises(ConfigError, match="is needed for the network, or by the gate itself"):
-            GateConfig([unit])  # type: ignore[arg-type]  # as in JSON
-
-
 def test_what_strict_refuses() -> None:
     """Every verdict but OK, and UNDECIDED only if asked; services alone are enough to check."""
     assert not expect("10.0.0.0/8").refuses("overlap"), "that is for STRICT"
     strict = expect(mode="STRICT", service_cidrs=["10.0.0.0/8"])
-    verdicts = ("ok", "undecided", "overlap")
-    assert [strict.refuses(verdict) for verdict in verdicts] == [False, False, True]
+    verdicts = ("ok", "undecided", "no-default-route", "overlap")
+    assert [strict.refuses(verdict) for verdict in verdicts] == [False, False, True, True]
     wary = strict._replace(undecided="refuse", expected_cidrs=strict.service_cidrs)
-    assert [wary.refuses(verdict) for verdict in verdicts] == [False, True, True]
+    assert [wary.refuses(verdict) for verdict in verdicts] == [False, True, True, True]
     assert len(wary.cidrs) == 1, "it is judged once"
 
 

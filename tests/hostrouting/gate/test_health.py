@@ -1,12 +1,13 @@
 """hostrouting.gate.health: what lets a gated unit start unchecked, or keeps it from starting."""
 
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
 from hostrouting.boot.units import HEADER
 from hostrouting.config.settings import GateConfig, gated_units
-from hostrouting.errors import RequirementError
+from hostrouting.errors import HostError, RequirementError
 from hostrouting.finding import Finding
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import RELOAD, find_cancelled_gates, judge_gates
@@ -15,7 +16,7 @@ from hostrouting.status import find_status
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
-from hostrouting.testing import FakeHost, h200
+from hostrouting.testing import FakeFiles, FakeHost, h200
 from tests.support.statuses import DROP_INS, Change, close_files, lost, stop_systemd
 from tests.support.tasks import (
     CIDR,
@@ -75,20 +76,16 @@ def break_program(host: FakeHost) -> None:
 
 
 def give_config_away(host: FakeHost) -> None:
+    break_program(host)  # no Python that others can change is tried
     host.files.modes[LAYOUT.config_path] = 0o666
 
 
 OPEN: dict[str, tuple[list[Change], str, bool]] = {
     "no drop-in": ([lost(DROP_IN), reload], f"{DROP_IN} is missing", True),
     "a drop-in that was overwritten": (
-        [loaded(DROP_IN, f"{HEADER}[Service]\n")],
+        [loaded(DROP_IN, f"{HEADER}# hostrouting-gate\n")],
         f"{DROP_IN} is missing, masked or overwritten",
         True,
-    ),
-    "another drop-in": (
-        [loaded(OVERRIDE, RESET)],
-        f"{OVERRIDE} takes the ExecCondition= of the gate away",
-        False,
     ),
     "a condition with the words of the gate": (
         [loaded(OVERRIDE, f"{RESET}ExecCondition=/bin/true hostrouting-gate %n\n")],
@@ -132,16 +129,16 @@ def test_an_open_gate(name: str, host: FakeHost) -> None:
 
 @pytest.mark.parametrize("is_installed", [False, True])
 def test_an_open_gate_in_warn(*, is_installed: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """A run warns of it, once, whether it has just installed the gate or not."""
+    """A plan and its run warn of it, once, whether the gate is installed before or not."""
     host = configured(WARN) if is_installed else FakeHost(kernel=h200())
     loaded(OVERRIDE, RESET)(host)
     tasks: tuple[type[InstallTask], ...] = (ConfigureStaticRoutes, Configure)
     for task in tasks:
         caplog.clear()
+        plan = task(WARN, host=host).plan()
         [warning] = effects_of(run(task(WARN, host=host))).warnings
         assert (warning.name, warning.severity) == ("gate-open", "warning")
         assert caplog.text.count("starts unchecked") == 1
-        plan = task(WARN, host=host).plan()
         assert plan.findings == (warning,)
         assert plan.would_fail == ""
 
@@ -237,7 +234,7 @@ def test_a_drop_in_of_an_earlier_release(host: FakeHost) -> None:
     for change in (reload, loaded(OVERRIDE, "")):
         change(host)
         assert faults(host) == ()
-    host.files.texts[f"{UNITS}/{MACHINES}.d/60-x.conf"] = ""
+    host.files.links[f"{UNITS}/{MACHINES}.d/60-x.conf"] = "/etc"  # it cannot be read
     assert faults(host) == (), "systemd has not read another drop-in"
     stop_systemd(host)
     assert [fault.target for fault in faults(host)] == ["systemd"]
@@ -246,11 +243,15 @@ def test_a_drop_in_of_an_earlier_release(host: FakeHost) -> None:
 
 def test_some_instances(host: FakeHost) -> None:
     """They may have settings of their own, loaded or not, and the others are gated."""
+    manager_of(host).properties[KUBE1] = {"SuccessExitStatus": "255"}
+    assert [fault.target for fault in faults(host)] == [KUBE1]
     manager_of(host).properties[KUBE1] = {}
     for number, unit in enumerate((KUBE1, KUBE1.replace("1", "2")), start=1):
         loaded(f"{UNITS}/{unit}.d/50-x.conf", RESET)(host)
-        found = [fault.target for fault in faults(host)]
-        assert (len(found), found[-1]) == (number, unit)
+        *_, last = found = faults(host)
+        assert (len(found), last.target) == (number, unit)
+        assert f"{unit}.d/50-x.conf takes the ExecCondition= of the gate away" in last.sentence
+        assert str(last).endswith(f"systemctl cat {unit}")
     loaded(OVERRIDE, RESET)(host)
     assert [fault.target for fault in faults(host)] == [MACHINES], "for the same reason"
 
@@ -290,4 +291,16 @@ def test_a_broken_configuration(host: FakeHost) -> None:
     broken = Finding("file", "error", "config.json is not JSON", LAYOUT.config_path)
     assert [fault.name for fault in faults(host, broken)] == ["gate-shut"]
     close_files(host)
-    assert [fault.name for fault in faults(host, broken)] == ["gate-shut"]
+    other = broken._replace(target="")
+    assert [fault.name for fault in faults(host, broken, other)] == ["gate-shut"] * 2
+
+
+def test_a_reason_for_root(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that only root can read opens the gate, too; node/test_drop_in has what else does."""
+    host.files.write(LAYOUT.opening_path, "a reason", mode=0o400)
+    monkeypatch.setattr(FakeFiles, "read", Mock(side_effect=HostError("denied", what="file")))
+    [fault] = faults(host)
+    assert fault.sentence.endswith(": the reason is in the file, which only root can read")
+    assert str(fault.remedy) == f"to end this, as root: rm {LAYOUT.opening_path}"
+    assert find_faults(host, []) == (), "without a gated unit, there is no gate"
+    assert [*find_cancelled_gates(host, WANTED)] == []

@@ -9,7 +9,6 @@ import pytest
 from hostrouting.gate.trusted import find_untrusted
 from hostrouting.host.files import LocalFiles
 from hostrouting.host.layout import HostLayout
-from hostrouting.testing import FakeFiles
 
 FOLDER, CONFIG, PROGRAM = (
     HostLayout.config_directory,
@@ -57,6 +56,7 @@ ELSEWHERE = "ln -sf /opt/py/python3 usr/bin/python3; ln -s /usr/bin/python3.11 o
         (f"{ELSEWHERE}; chown 64321 opt", ["/opt"]),
         # Where another user's link leads is his choice, and nothing for root to type.
         ("chown -h 64321 usr/bin/python3; chown 64321 usr/bin/python3.11", ["/usr/bin/python3"]),
+        ("mkdir srv; chown 64321 srv", ["/srv"]),  # of a Python that is yet to be used
         ("mv usr/bin opt/py; ln -s ../opt/py/bin usr/bin", []),
         ("mv usr/bin opt/py; ln -s ../opt/py/bin usr/bin; chmod 777 opt/py", ["/usr/../opt/py"]),
     ],
@@ -66,7 +66,7 @@ def test_what_is_not_trusted(tmp_path: Path, change: str, untrusted: list[str]) 
     for script in (NODE, change):
         subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
     files = LocalFiles(tmp_path)
-    findings = [*find_untrusted(files)]
+    findings = [*find_untrusted(files, "/srv/python3")]
     assert [finding.target for finding in findings] == untrusted
     for finding in findings:
         sentence = (
@@ -74,6 +74,7 @@ def test_what_is_not_trusted(tmp_path: Path, change: str, untrusted: list[str]) 
         )
         assert finding.sentence == sentence
         assert finding.remedy is not None
+        assert "(chown root, chmod go-w; " in finding.remedy.words
         command = finding.remedy.command
         if finding.target == PROGRAM:
             assert command == f"hostrouting apply --config {CONFIG}"
@@ -87,17 +88,5 @@ def test_what_is_not_trusted(tmp_path: Path, change: str, untrusted: list[str]) 
                 others.write("written later, by whoever has the file open")
         if command and place.is_file():
             assert "written later" not in place.read_text()
-        is_mended = [each.target for each in find_untrusted(files)] != untrusted
+        is_mended = [each.target for each in find_untrusted(files, "/srv/python3")] != untrusted
         assert is_mended is bool(command) is ("chown" not in change)
-
-
-@pytest.mark.parametrize("path", [FOLDER, CONFIG, HostLayout.python_path, RUN, "/opt/python3"])
-def test_all_that_root_runs_or_believes(path: str) -> None:
-    """Also an interpreter that is yet to be used."""
-    files = FakeFiles(dict.fromkeys((CONFIG, HostLayout.lock_path, "/opt/python3"), ""))
-    files.links[HostLayout.python_path] = "/usr/bin/python3"
-    files.owners[path] = 1
-    [finding] = find_untrusted(files, "/opt/python3")
-    assert finding.remedy is not None
-    assert "own and change it (chown root, chmod go-w; " in finding.remedy.words
-    assert not finding.remedy.command

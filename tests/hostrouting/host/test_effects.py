@@ -1,5 +1,7 @@
 """An error that ends a task has the effects from before the error."""
 
+from types import SimpleNamespace
+
 import pytest
 
 import phases
@@ -24,7 +26,10 @@ def test_in_words() -> None:
     assert effects.log_fields() == {"routes": 1, "operations": 1, "files": 1}
     for one in (effects.changes, (), ()), ((), ("/a",), ()), ((), (), (create,)):
         assert Effects(*one).changed
-    assert not Effects().changed
+    warned = Effects(warnings=(Finding("unit", "warning", "x"),))
+    assert not warned.changed
+    assert warned.log_fields() == {"warnings": 1}
+    assert warned.to_mapping()["warnings"] == [warned.warnings[0].to_mapping()]
     assert str(Effects()) == "nothing was changed"
     assert Effects().log_fields() == {}
 
@@ -34,10 +39,16 @@ def test_whatever_comes_out_carries_it(kind: type[BaseException]) -> None:
     """Every error can have effects, including Cancelled; earlier changes come first."""
     add, delete = RouteRequest("add", ROUTE), RouteRequest("delete", ROUTE)
     start, stop = Operation("start", "x", ""), Operation("stop", "x", "")
+    warning = Finding("unit", "warning", "x")
+    first = recorded_in_errors(warnings=(warning,))
     earlier = recorded_in_errors([add], ["/a"], [start])
-    with pytest.raises(kind) as caught, earlier, recorded_in_errors([delete], ["/b", "/a"], [stop]):
+    last = recorded_in_errors([delete], ["/b", "/a"], [stop])
+    with pytest.raises(kind) as caught, first, earlier, last:
         raise kind("x")
-    assert effects_of(caught.value) == Effects((add, delete), ("/a", "/b"), (start, stop))
+    expected = Effects((add, delete), ("/a", "/b"), (start, stop), (warning,))
+    assert effects_of(caught.value) == expected
+    two = SimpleNamespace(failures=[SimpleNamespace(error=caught.value)] * 2)
+    assert effects_of(two) == expected + expected
 
 
 def test_the_sum() -> None:

@@ -17,7 +17,7 @@ from hypothesis import example, given, strategies as st
 
 from hostrouting.errors import HostError
 from hostrouting.host.base import Files
-from hostrouting.host.files import LocalFiles
+from hostrouting.host.files import Entry, LocalFiles
 from hostrouting.host.fileset import File
 from hostrouting.testing import FakeFiles
 from tests.support.children import in_child
@@ -60,9 +60,9 @@ def outcome(files: Files, root: str, verb: str, path: str, *more: Any, below: st
 
 @given(st.lists(STEPS, max_size=12))
 @example([("link", "/l", "/dev/null"), ("read", "/l")])  # as systemd masks a unit
-@example([("link", "/l", "/d"), ("read", "/l"), ("read", "/d")])
+@example([("link", "/l", "/d"), ("read", "/l"), ("read", "/d"), ("names", "/d/kept/x")])
 @example([("write", "/d/x", "text", 0o644), ("link", "/d/m", "x"), ("read", "/d/m")])
-@example([("link", "/l", "/a"), ("write", "/l", "text", 0o644), ("read", "/a"), ("look", "/l")])
+@example([("link", "/l", "/a"), ("write", "/l", "text", 0o644), ("read", "/a"), ("remove", "/l")])
 def test_the_fake_is_as_a_folder(steps: list[tuple[Any, ...]]) -> None:
     """Each step returns the same, or raises the same sentence, also below the root "/"."""
     with tempfile.TemporaryDirectory() as root, tempfile.TemporaryDirectory() as folder:
@@ -153,10 +153,17 @@ def test_an_image_is_as_linux_sees_it(tree: dict[str, str | None], path: str) ->
 
 
 def test_links_that_form_a_loop(tmp_path: Path) -> None:
-    """The error names the path."""
-    (tmp_path / "run").symlink_to("/run")
+    """The error names the path. Another link is followed inside the image; a file stays a file."""
+    image = LocalFiles(tmp_path)
+    image.link("/run", "/run")
     with pytest.raises(HostError, match=r"/run: its links form a loop; remove one of them"):
-        LocalFiles(tmp_path).write("/run/unit", "x")
+        image.write("/run/unit", "x")
+    image.link("/link", "/folder")
+    image.write("/folder/file", "x")
+    assert image.names("/link") == ("file",)
+    with pytest.raises(HostError, match="a part of the path is not a folder: remove that file"):
+        image.write("/folder/file/x", "x")
+    assert image.look("/folder/file") == Entry("file", 0o644)
 
 
 # What only a real file system shows. This machine's own root is an image, too.
@@ -196,9 +203,12 @@ def test_what_is_not_a_file(tmp_path: Path, kind: str, verb: str) -> None:
 
 @pytest.mark.linux
 def test_a_file_of_the_kernel(tmp_path: Path) -> None:
-    """It is not opened: another user's link can lead there, and to read it may wait for ever."""
+    """It is not opened, because to read it may wait for ever. Of a file, 16 MB at most are read."""
     (tmp_path / "it").symlink_to("/proc/version")
     assert HERE.read(str(tmp_path / "it")) == ""
+    (tmp_path / "long").touch()
+    os.truncate(tmp_path / "long", 1 << 40)
+    assert HERE.read_bytes(f"{tmp_path}/long") == bytes(16_000_000)
 
 
 @pytest.mark.linux
@@ -210,7 +220,7 @@ def test_a_file_that_its_owner_has_leased(tmp_path: Path) -> None:
     for try_it in (HERE.read, lambda path: HERE.lock(path, list)):
         with (
             leased_by_another_user(path),
-            pytest.raises(HostError, match="temporarily unavailable"),
+            pytest.raises(HostError, match=f"{path}: Resource temporarily unavailable"),
         ):
             try_it(str(path))
 
@@ -232,6 +242,7 @@ def test_a_file_of_another_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     os.chown(path, 65534, 65534)
     assert file.differs(HERE)
     assert is_open_to_others()
+    assert File("/script", "text").differs(LocalFiles(tmp_path))
     with monkeypatch.context() as as_owner:
         as_owner.setattr(os, "geteuid", lambda: 65534)
         assert file.differs(HERE)
@@ -249,6 +260,8 @@ def test_mode(tmp_path: Path) -> None:
     try:
         HERE.write(f"{folder}/script", "#!/bin/sh\n", mode=0o755)
         HERE.write(f"{folder}/text", "a text\n")
+        HERE.read(f"{folder}/text")
+        HERE.lock(f"{tmp_path}/lock", list).release()
     finally:
         os.umask(before)
     assert os.listdir("/proc/self/fd") == opened, "the guard runs for years"
@@ -286,23 +299,32 @@ def test_nobody_else_can_write_at_any_moment(tmp_path: Path) -> None:
     assert in_child(places_of_others) == set()
 
 
-@pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "number", "remedy"),
+    [
+        ("fsync", errno.ENOSPC, "free some space, or inodes (df -i)"),
+        ("replace", errno.EACCES, "run as root; if root is denied as well, "),
+        ("replace", errno.EPERM, "run as root; if root is denied as well, "),
+    ],
+)
+def test_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int, remedy: str
+) -> None:
     """If writing fails half way, the old text stays, and no temporary file is left."""
     path = str(tmp_path / "file")
     HERE.write(path, "old")
-    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    monkeypatch.setattr(os, step, full)
-    reason = re.escape("No space left on device; free some space, or inodes (df -i)")
+    fails = mock.Mock(side_effect=OSError(number, os.strerror(number)))
+    monkeypatch.setattr(os, step, fails)
+    reason = re.escape(f"{os.strerror(number)}; {remedy}")
     with pytest.raises(HostError, match=f"cannot write .*/file: {reason}") as caught:
         HERE.write(path, "new")
-    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.errno == number
     assert HERE.read(path) == "old"
     assert os.listdir(tmp_path) == ["file"]
 
     # After an error of the disk, it can no longer be written.
     monkeypatch.setattr(os, "unlink", mock.Mock(side_effect=OSError(errno.EROFS, "Read-only")))
-    with pytest.raises(HostError, match="No space left on device"):
+    with pytest.raises(HostError, match=os.strerror(number)):
         HERE.write(str(tmp_path / "other"), "new")
 
 

@@ -4,11 +4,12 @@ import re
 
 import pytest
 
-from hostrouting.host.fileset import File
+from hostrouting.host.fileset import File, FileChanges
 from hostrouting.host.ours import is_ours
 from hostrouting.testing import FakeFiles
 
 UNIT = "/etc/systemd/system/static-routes.service"
+NETWORKD = "/etc/systemd/networkd.conf.d/50-hostrouting.conf"
 CONFIG = "/etc/hostrouting/config.json"
 OURS = "# Written by hostrouting; changes are overwritten.\n"
 
@@ -16,10 +17,10 @@ OURS = "# Written by hostrouting; changes are overwritten.\n"
 @pytest.mark.parametrize(
     ("path", "text", "ours", "refused"),
     [
-        (UNIT, OURS, True, ""),
+        (UNIT, OURS, True, "has the mode 644, and not 600"),
         (UNIT, "[Service]\nExecStart=/etc/aks-flex-node/static-routes.sh\n", False, ""),
         (UNIT, "[Unit]\nBefore=systemd-nspawn@.service\n", False, ""),
-        (UNIT, "ExecStart=/bin/true\n", False, "was not written by hostrouting, .*; move the file"),
+        (NETWORKD, "[Network]\n", False, "was not written by hostrouting, .*; move the file"),
         (CONFIG, "", True, ""),
     ],
 )
@@ -27,11 +28,11 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
     """Elsewhere than in our folders a file says whose it is; only ours are replaced."""
     files = FakeFiles({path: text})
     assert is_ours(files, path) is ours
-    file = File(path, OURS)
+    file = File(path, OURS, 0o600)
     obstacle = file.find_obstacle(files)
     if refused:
         assert obstacle is not None
-        assert obstacle.target == path
+        assert (obstacle.target, obstacle.severity) == (path, "warning" if ours else "error")
         assert re.match(f"{path} {refused}", str(obstacle))
     else:
         assert obstacle is None
@@ -45,10 +46,11 @@ def test_whose(path: str, text: str, *, ours: bool, refused: str) -> None:
 def test_the_place_of_a_link(target: str) -> None:
     """A link or file in a link's place is replaced; a folder is not, nor a link for a file."""
     path = "/etc/systemd/system/multi-user.target.wants/static-routes.service"
-    files = FakeFiles({"/etc/another.service": "[Service]\n"})
+    files = FakeFiles({"/etc/another.service": "[Service]\n", UNIT: OURS})
     link = File(path, target=UNIT)
     files.link(path, target)
     assert link.find_obstacle(files) is None
+    assert is_ours(files, path) is (target == UNIT)
     files.write(f"{path}s/file", "text")
     assert not is_ours(files, f"{path}s")
     files.link(CONFIG, target)
@@ -59,6 +61,7 @@ def test_the_place_of_a_link(target: str) -> None:
 
 def test_difference() -> None:
     """A file differs until it is written, and if its text, mode, owner or target is another."""
+    assert [bool(FileChanges(removes=paths)) for paths in ((), (CONFIG,))] == [False, True]
     files = FakeFiles()
     file, link = File(CONFIG, "text\n", 0o600), File("/etc/a.wants/b.service", target=UNIT)
     new = "text\n"

@@ -94,6 +94,18 @@ def test_the_lock_of_a_process(
     assert lines == ([] if is_free else [f"<6>waiting for {place} (to see who has it: lslocks)"])
 
 
+def test_a_process_without_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on, and warns once."""
+    monkeypatch.setattr(HostLayout, "lock_path", f"{tmp_path}/file/lock")
+    monkeypatch.setattr(ProcessLock, "_has_warned", False)
+    (tmp_path / "file").touch()
+    say = Mock()
+    for _ in range(2):
+        with ProcessLock(say):
+            pass
+    assert [call.args[0] for call in say.mock_calls] == [4]
+
+
 @pytest.mark.linux
 def test_a_process_that_was_forked_meanwhile(tmp_path: Path) -> None:
     """It has the open file, but neither gives the lock back nor keeps it."""
@@ -119,7 +131,8 @@ def test_a_process_that_was_forked_meanwhile(tmp_path: Path) -> None:
 def test_a_lock_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A link is not followed. Some network file systems have no locks."""
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(HostError, match="the path is a link: remove it"):
+    sentence = f"cannot lock {tmp_path}/link: Too many levels of symbolic links; the path is a link"
+    with pytest.raises(HostError, match=sentence):
         LocalFiles(tmp_path).lock("/link", list)
     refuses = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
     monkeypatch.setattr(fcntl, "flock", refuses)

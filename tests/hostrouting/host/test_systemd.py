@@ -20,13 +20,11 @@ class Systemctl(Programs):
     """Answers by the verb of systemctl; journalctl has "sync" and "quiet"."""
 
     def key(self, *words: str) -> str:
-        """See Programs."""
         [verb] = {*words} & {*VERBS, "--sync", "--quiet"}
         return verb.strip("-").replace("-", "_")
 
     @property
     def commands(self) -> list[str]:
-        """What was run."""
         return [" ".join(words) for words, _ in self.asked]
 
 
@@ -72,7 +70,8 @@ def test_a_start_that_fails(journal: dict[str, Answer], words: str) -> None:
 def test_a_start(state: str, verbs: list[str]) -> None:
     """A unit that runs is left alone, and no limit of starts refuses one of ours."""
     run = Systemctl(start="", show=f"ActiveState={state}\n", reset_failed="")
-    SystemdManager(run=run).start(UNIT, timeout=10)
+    SystemdManager(run=run).start("x", timeout=10)
+    assert {words.split()[-1] for words in run.commands} == {UNIT}
     assert [words.split()[-2] for words in run.commands[1:]] == verbs
 
 
@@ -80,21 +79,18 @@ def test_a_start_that_is_canceled() -> None:
     """The unit has not failed, so systemctl says why, and not what the unit has logged."""
     run = Systemctl(
         start=Ended(1, "", "Job for x.service canceled."),
-        show=[Ended(0, INACTIVE), Ended(0, FAILED.replace("exit-code", "success"))],
+        show=[Ended(0, INACTIVE), Ended(0, "Result=success\nExecMainStatus=0\n")],
         sync="",
         quiet="all is well\n",
     )
-    with pytest.raises(HostError, match=r": Job for x\.service canceled\.; see"):
+    with pytest.raises(HostError, match=r"\(success\): Job for x\.service canceled\.; see"):
         SystemdManager(run=run).start(UNIT, timeout=10)
 
 
 def test_the_errors_of_a_unit() -> None:
-    """Only errors since that time that root has logged as the gate or as one of our services.
-
-    Starts within a second log the same lines, which are one.
-    """
+    """Each error since that time, once, if root has logged it as the gate or as our service."""
     run = Systemctl(sync="", quiet="a line\n\nanother\na line\nanother\n")
-    assert SystemdManager(run=run).errors_of(UNIT, "Thu 09:00") == ("a line", "another")
+    assert SystemdManager(run=run).errors_of("x", "Thu 09:00") == ("a line", "another")
     ours = f"_UID=0 SYSLOG_IDENTIFIER=env SYSLOG_IDENTIFIER=hostrouting _SYSTEMD_UNIT={UNIT}"
     assert run.commands[-1].endswith(f" --since=Thu 09:00 --priority=err {ours}")
     assert SystemdManager(run=run).errors_of(UNIT, "") == (), "it has not started"
@@ -115,7 +111,7 @@ def test_a_start_that_is_given_up(
     state: str, answer: Answer, kind: type[BaseException], reason: str
 ) -> None:
     """A stop cancels the job, unless it is the boot's. The unit is not said to have failed."""
-    run = Systemctl(show=f"ActiveState={state}\n", start=answer, stop="")
+    run = Systemctl(show=f"ActiveState={state}\n", start=answer, stop=TimeoutError())
     with pytest.raises(kind, match=reason):
         SystemdManager(run=run).start(UNIT, timeout=0.5)
     assert (run.commands[-1] == STOP) is (state == "inactive")
@@ -150,7 +146,6 @@ def test_show() -> None:
 
 
 def test_systemctl_is_missing() -> None:
-    """The error says what to do."""
     sentence = "systemctl was not found; install the package systemd, or write into an image"
     with pytest.raises(HostError, match=sentence):
         SystemdManager(run=Systemctl()).reload()

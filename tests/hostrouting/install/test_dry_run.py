@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
+from unittest import mock
 
 import pytest
 from hypothesis import given, strategies as st
@@ -11,7 +12,9 @@ import phases
 from hostrouting.config.settings import MACHINES, GateConfig, HostRoutingConfig, ProbeRewriteConfig
 from hostrouting.host.effects import effects_of
 from hostrouting.install.plan import Plan
+from hostrouting.install.results import CheckResult
 from hostrouting.model.route import Route
+from hostrouting.tasks import task
 from hostrouting.tasks.configure import TASKS, Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -107,6 +110,7 @@ def case(
 
 CASES = {
     "an overlap, STRICT": case("leaves through ib0", of(), STRICT),
+    "an overlap, WARN": case("", of(), WARN),
     "a conflict, new": case(CONFLICT, after(take_a_key, by=HostRoutingConfig())),
     "a conflict, installed": case(CONFLICT, after(take_a_key, by=WARN)),
     "routes that wait again": case(
@@ -146,6 +150,7 @@ CASES = {
             *(("app", "ExtensionImages"), ("app", "MountImages")),
         )
     },
+    "a unit of root": case("", with_properties(KUBE1, User="0", BindPaths="/srv:/etc")),
     "an instance that is not loaded": case(
         f"{KUBE1} has RootDirectory=, so root would run the gate from files",
         after(written(f"{LAYOUT.unit_path(KUBE1)}.d/50.conf", "RootDirectory=/srv\n")),
@@ -175,6 +180,8 @@ def foreseen(task: phases.Task[Any]) -> Plan:
     assert isinstance(plan, Plan)
     assert dry.ok is report.ok is (plan.would_fail == ""), f"{dry}\n{report}"
     if dry.ok:
+        if isinstance(report.result, CheckResult):
+            assert "error" not in {finding.severity for finding in report.result.findings}
         done = effects_of(report.result)
         assert {*done.files} == {*plan.files.written_paths, *plan.files.removes}
         assert {*done.operations} == {*plan.systemd, *plan.operations}
@@ -252,7 +259,7 @@ def test_one_snapshot() -> None:
         host.faults.meanwhile("snapshot", partial(snapshots.append, nth), nth=nth)
     plan = Configure(WANTED._replace(probe_rewrite=PROBES), host=host).plan()
     assert plan.report is not None
-    assert plan.report.verdict == "ok"
+    assert (plan.report.verdict, plan.mode) == ("ok", "STRICT")
     assert len(plan.routes.changes) == len(REPAIR)
     assert snapshots == [1]
 
@@ -274,3 +281,12 @@ def test_the_tasks_one_after_the_other() -> None:
     assert phases.undo(pipeline).ok
     assert host.files.texts == {}
     assert str(host.kernel) == before
+
+
+@pytest.mark.parametrize(("release", "is_older"), [("9.0.0", True), ("10.0.0", False)])
+def test_a_program_of_another_release(release: str, *, is_older: bool) -> None:
+    """If this release is older than the installed one, the plan says so."""
+    host = configured(WANTED)
+    host.files.programs[LAYOUT.program_path] = b'\n__version__ = "10.0.0rc9"\n'
+    with mock.patch.object(task, "__version__", release):
+        assert Configure(WANTED, host=host).plan().is_downgrade is is_older

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from hostrouting.install.host_check import check_host
-from hostrouting.testing import FakeHost
+from hostrouting.testing import FakeHost, FakeKernel
 from tests.support.incidents import start_vpn
+from tests.support.node import PROBES
 from tests.support.statuses import start_router
 from tests.support.tasks import CIDR, config
 from tests.support.topologies import dual_stack_h200
@@ -23,4 +24,12 @@ def test_a_device_of_one_family(change: Callable[[FakeHost], None]) -> None:
         assert finding.remedy is not None
         lines = [way.line for way in finding.remedy.ways() if way.command]
         assert len(lines) == devs
-        assert lines[0].startswith("if eth0 is right, as root: hostrouting repair --dev eth0 |")
+        start = "if eth0 is right, as root: hostrouting repair --dev eth0 |"
+        assert any(line.startswith(start) for line in lines)
+
+
+def test_what_keeps_probes_from_pods() -> None:
+    """The check names it, too."""
+    wanted = config(cidrs=(CIDR,))._replace(probe_rewrite=PROBES)
+    [finding] = check_host(wanted, FakeHost(kernel=FakeKernel())).named("probe-rewrite")
+    assert finding.target == "net.ipv6.conf.all.forwarding"

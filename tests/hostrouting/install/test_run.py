@@ -11,16 +11,16 @@ import phases
 from hostrouting.boot.units import DROP_IN_TEXT
 from hostrouting.config import GateConfig, GuardConfig, HostRoutingConfig
 from hostrouting.config.settings import MACHINES, ProbeRewriteConfig
-from hostrouting.errors import HostError, NotReady, RequirementError, RouteConflict
+from hostrouting.errors import HostError, NotReady, RouteConflict
 from hostrouting.host.effects import effects_of
 from hostrouting.install.installed import read_installed
-from hostrouting.model.route import Route
 from hostrouting.tasks.configure import Configure
 from hostrouting.tasks.probe_rewrite import RewriteProbeSource
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.tasks.task import InstallTask
 from hostrouting.testing import FakeHost, FakeKernel, FakeManager, h200
 from phases.testing import FakeClock
+from tests.support.incidents import garble
 from tests.support.mishaps import mishap_host
 from tests.support.tasks import (
     GUARDED,
@@ -101,7 +101,6 @@ class TestGuard:
 
 GATED = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))
 DROP_IN = LAYOUT.drop_in_path("kubelet.service")
-MASKED = {"LoadState": "masked", "NeedDaemonReload": "yes"}
 
 
 def read_nothing(host: FakeHost) -> None:
@@ -109,14 +108,16 @@ def read_nothing(host: FakeHost) -> None:
     manager_of(host).read.clear()
 
 
-def lose_a_drop_in(host: FakeHost) -> None:
-    """Systemd, which has not read that it is gone, still runs the gate."""
-    host.files.remove(DROP_IN)
+def lose_files(host: FakeHost) -> None:
+    """All of ours are gone, and systemd, which has not read that, still runs the guard."""
+    for paths in (host.files.texts, host.files.programs, host.files.links):
+        paths.clear()
 
 
-def mask(unit: str) -> Happens:
-    """Systemd says of a masked unit that it has to reload."""
-    return lambda host: manager_of(host).properties.update({unit: MASKED})
+def load(unit: str, state: str) -> Happens:
+    """Systemd says of a unit that it cannot load, such as a masked one, that it has to reload."""
+    shown = {"LoadState": state, "NeedDaemonReload": "yes"}
+    return lambda host: manager_of(host).properties.update({unit: shown})
 
 
 def end_the_guard(host: FakeHost) -> None:
@@ -129,12 +130,15 @@ def end_the_guard(host: FakeHost) -> None:
     ("installed", "happens", "wanted", "verbs"),
     [
         (WANTED, read_nothing, WANTED, ["reload"]),
-        (GATED, lose_a_drop_in, WANTED, ["reload"]),
+        (GATED, lambda host: host.files.remove(DROP_IN), WANTED, ["reload"]),
         (WANTED, lambda host: host.files.write(DROP_IN, DROP_IN_TEXT), GATED, ["reload"]),
-        (GATED, mask("kubelet.service"), GATED, []),  # its drop-in stays, and so does its answer
-        (GATED, mask(LAYOUT.routes_unit), GATED, ["reload"]),
+        (GATED, load("kubelet.service", "bad-setting"), GATED, []),
+        (GATED, load("kubelet.service", "masked"), GATED, []),  # its answer stays
+        (GATED, load("systemd-nspawn@kube1.service", "loaded"), GATED, ["reload"]),
+        (GATED, load(LAYOUT.routes_unit, "masked"), GATED, ["reload"]),
         (GUARDED, end_the_guard, GUARDED, ["reload", "start"]),
-        (GUARDED, read_nothing, NOTHING, ["stop", "reload"]),
+        (GUARDED, lose_files, NOTHING, ["stop", "reload"]),
+        (GATED, garble, GATED, ["reload"]),  # nobody knows what was gated
     ],
 )
 def test_what_systemd_has_to_do(
@@ -220,16 +224,3 @@ def test_another_section_is_installed_meanwhile() -> None:
     mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other), when=is_installed)
     run(ConfigureStaticRoutes(config(*REPAIR), host=host))
     assert len(ours(host)) == 3, "the route for replies to probes is one of them"
-
-
-def test_a_cancelled_gate_hides_no_other_failure() -> None:
-    """The error of the whole has both, and the parts do their work all the same."""
-    host = FakeHost(kernel=h200())
-    host.files.texts |= {
-        "/etc/systemd/system/kubelet.service": "[Service]\nExecStart=/bin/true\n",
-        "/etc/systemd/system/kubelet.service.d/zz.conf": "[Service]\nExecCondition=\n",
-    }
-    host.kernel.ip_route("add", Route.to(REPAIR[0], dev="ib3", protocol=4))
-    report = report_of(Configure(GATED, host=host))
-    kinds = [type(step.error) for step in report.failures]
-    assert kinds == [RequirementError, RouteConflict]

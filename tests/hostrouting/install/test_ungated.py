@@ -9,13 +9,8 @@ from hostrouting.testing import FakeHost, FakeManager, h200
 from tests.support.tasks import CIDR, REPAIR, WANTED, config, manager_of, run
 
 GATED = WANTED._replace(gate=GateConfig(("k3s.service", "kubelet.service")))
-KUBELETS = (
-    "kubelet.service",
-    "k3s.service",
-    "k3s-agent.service",
-    "rke2-server.service",
-    "rke2-agent.service",
-)
+NAMES = "k3s k3s-agent rke2-server rke2-agent k0scontroller k0sworker snap.microk8s.daemon-kubelite"
+KUBELETS = ["kubelet.service", *(f"{name}.service" for name in NAMES.split())]
 
 
 def ungated(host: FakeHost, wanted: HostRoutingConfig = WANTED) -> list[str]:
@@ -43,7 +38,7 @@ def test_what_a_used_unit_is(active: str, enabled: str, *, is_named: bool) -> No
     """A unit that systemd says is running, or is started at boot."""
     used = {"ActiveState": active, "UnitFileState": enabled}
     manager = FakeManager(properties=dict.fromkeys(KUBELETS, used))
-    assert ungated(FakeHost(kernel=h200(), manager=manager)) == [*KUBELETS] * is_named
+    assert ungated(FakeHost(kernel=h200(), manager=manager)) == KUBELETS * is_named
 
 
 @pytest.mark.parametrize(
@@ -68,7 +63,10 @@ def test_a_run_and_its_dry_run_say_it(caplog: pytest.LogCaptureFixture) -> None:
     host = FakeHost(kernel=h200())
     manager_of(host).states["kubelet.service"] = "active"
     plan = Configure(WANTED, host=host).plan()
-    assert [finding.name for finding in plan.findings] == ["unit-not-gated"]
+    [finding] = plan.findings
+    assert finding.name == "unit-not-gated"
+    remedy = 'write into gate.units: ["systemd-nspawn@.service", "kubelet.service"]'
+    assert str(finding.remedy) == remedy
     assert plan.would_fail == ""
     run(Configure(WANTED, host=host))
     [record] = caplog.records

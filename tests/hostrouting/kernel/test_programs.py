@@ -53,6 +53,7 @@ class TestRunProgram:
         (OSError(8, "bad format"), "refused", r"nft could not list it \(nft: bad format\)$"),
         (Ended(1, err="Operation not permitted\n\n"), "not-permitted", "run it as root with CAP"),
         (Ended(4, err="Permission denied (you must be root)\n"), "not-permitted", "root"),
+        (Ended(1, err="Failed to get properties: Connection timed out"), "no-answer", "not answer"),
         (Ended(1, err="Failed to connect to bus: x"), "no-answer", "^systemd does not answer; ch"),
         (Ended(255, err="The kernel doesn't support the ebtables"), "not-loaded", "load their mod"),
         (Ended(1, err="Failed to initialize nft: not supported"), "not-loaded", "no such tables"),

@@ -5,11 +5,12 @@ from unittest import mock
 from hostrouting.errors import BackendError
 from hostrouting.kernel.reports import Reports
 from hostrouting.testing import FakeKernel
+from phases.testing import FakeClock
 
 
 def test_how_long_a_caller_sleeps() -> None:
     """A rest after a report, nothing after none, and all the time if it may not listen."""
-    clock = mock.Mock(for_watch=None)  # without a clock, a fake kernel takes no time
+    clock = mock.Mock(for_watch=FakeClock())
     kernel = FakeKernel()
     with Reports(kernel, clock) as reports:
         kernel.add_link("eth0")
@@ -18,8 +19,11 @@ def test_how_long_a_caller_sleeps() -> None:
         reports.forget()
         reports.wait(7.0)
     deaf = mock.Mock(side_effect=BackendError("x", kind="not-permitted"))
-    for watch in (deaf, mock.Mock(return_value=mock.Mock(wait=deaf))):
+    broken = mock.Mock(wait=deaf)
+    for watch in (deaf, mock.Mock(return_value=broken)):
         with Reports(mock.Mock(watch=watch), clock) as reports:
             reports.forget()
             reports.wait(7.0)
+    assert broken.close.called
+    assert clock.for_watch.now() == 7
     assert [call.args for call in clock.sleep.mock_calls] == [(0.1,), (0.0,), (7.0,), (7.0,)]

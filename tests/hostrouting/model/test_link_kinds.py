@@ -53,6 +53,7 @@ def test_what_a_device_is(kind: str, type_: int, facts: str) -> None:
 )
 def test_a_bridge(kind: str, master: str, *, is_one: bool) -> None:
     """It is a card by a port that is hardware, and not by those of containers and machines."""
+    assert not any([leads_out(None), is_tunnel(None), is_tap(None), is_card(None, {})])
     bridge = Link("br0", 2, "bridge")
     port = Link("port", 3, kind, master=master)
     assert is_card(bridge, {"br0": bridge, "port": port}) is is_one

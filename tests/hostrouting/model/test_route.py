@@ -16,8 +16,8 @@ default via 10.0.0.1 dev eth0 metric 100 proto 16 \
 172.16.0.0/16 dev ib0 proto 2 | 172.16.0.0/16 dev ib0 proto kernel scope link
 fd00::/8 dev eth0 | fd00::/8 dev eth0 proto unspec
 local ::1/128 scope 254 expired | local ::1/128 proto unspec scope host expires 0sec
-::1/128 from fd01::/16 encap ip6 pref low expires \
-| ::1/128 from fd01::/16 proto unspec encap ip6 pref low
+::1/128 from fd01::/16 encap ip6 encap mpls pref low expires \
+| ::1/128 from fd01::/16 proto unspec encap ip6 encap mpls pref low
 blackhole default table 100 | blackhole default table 100 proto unspec
 10.9.0.0/16 via fe80::1 dev eth0 proto ours \
 | 10.9.0.0/16 via inet6 fe80::1 dev eth0 proto hostrouting
@@ -44,7 +44,8 @@ def test_what_is_compared_of_a_route(row: list[str]) -> None:
 
 
 @text_rows("""
-fd00::/8 nexthop dev a nexthop dev b dead nexthop dev a | a b | a
+blackhole default | |
+fd00::/8 nexthop via fe80::1 dev a nexthop dev b dead nexthop dev a | a b | a
 10.9.0.0/16 via 10.0.0.1 | |
 # `ip` prints `dev lo` for those of IPv6, and so may a snapshot that was made from that.
 unreachable fd16::/48 dev lo | lo |
@@ -56,6 +57,7 @@ def test_the_devices_of_a_route(row: list[str]) -> None:
     written, devs, usable_devs, *passed_over = row
     route = route_of(written)
     assert route.is_passed_over is bool(passed_over)
+    assert route.has_gateway is ("via" in written)
     assert route.devs == tuple(devs.split())
     assert devs_of([route, route_of("9.0.0.0/8 dev c")]) == {*devs.split(), "c"}
     assert route.usable_devs == tuple(usable_devs.split())
@@ -72,6 +74,7 @@ fd00::/8 proto 77 nexthop via fe80::1 dev a nexthop dev b weight 3 \
 | fd00::/8 proto 77 via fe80::1 dev a; fd00::/8 proto 77 dev b weight 3
 fd00::/8 nhid 9 nexthop via fe80::1 dev a nexthop dev b \
 | fd00::/8 nhid 9 nexthop via fe80::1 dev a nexthop dev b
+9.0.0.0/8 nexthop dev a nexthop dev b | 9.0.0.0/8 nexthop dev a nexthop dev b
 """)
 def test_the_entries_of_a_route(row: list[str]) -> None:
     """In IPv6, each next hop is an entry."""
@@ -84,7 +87,8 @@ fd00::/8 dev b; fd00::/8 via fe80::1 dev a proto 77; fd00::/8 dev b; \
 fd00::/8 via fe80::9 dev c weight 5; fd00::/8 dev d \
 | fd00::/8 dev b; \
 fd00::/8 proto 77 nexthop via fe80::1 dev a nexthop via fe80::9 dev c weight 5; fd00::/8 dev d
-fd00::/8 via fe80::1 dev a nhid 7; fd00::/8 via fe80::1 dev a \
+9.0.0.0/8 via 10.0.0.1; 9.0.0.0/8 via 10.0.0.2 | 9.0.0.0/8 via 10.0.0.1; 9.0.0.0/8 via 10.0.0.2
+fd00::/8 via fe80::1 dev a nhid 7; fd00::/8 via fe80::1 dev a weight 5 \
 | fd00::/8 via fe80::1 dev a nhid 7; fd00::/8 via fe80::1 dev a
 """)
 def test_entries_as_linux_lists_them(row: list[str]) -> None:

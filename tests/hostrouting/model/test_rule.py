@@ -39,12 +39,12 @@ def test_a_selection_is_worded_and_ordered_as_by_ip_rule(fields: dict[str, Any],
 @pytest.mark.parametrize(
     ("fields", "effect"),
     [
-        ({"l3mdev": True}, "lookup [l3mdev-table]"),
+        ({"l3mdev": True, "table": 9}, "lookup [l3mdev-table]"),
         ({"action": "goto", "target": 9}, "goto 9"),
-        ({"action": "prohibit"}, "prohibit"),
+        ({"action": "nop", "iif": "a"}, "iif a nop"),
         (
-            {"table": 254, "suppress_prefixlength": 0, "suppress_ifgroup": 7},
-            "lookup main suppress_prefixlength 0 suppress_ifgroup 7",
+            {"table": 254, "suppress_prefixlength": 0, "suppress_ifgroup": 0},
+            "lookup main suppress_prefixlength 0 suppress_ifgroup 0",
         ),
     ],
 )

@@ -62,12 +62,12 @@ def test_what_a_document_leaves_out(cls: Any, values: list[object]) -> None:
 
 def test_routes_that_are_added() -> None:
     """They take the place of ours with their keys, and of no others."""
-    ours, theirs, added, other = routes_of(
-        "9.0.0.0/8 dev eth0 proto ours; 9.0.0.0/8 dev eth1 proto 4; 9.0.0.0/8 dev eth2 proto ours; "
-        "8.0.0.0/8 dev eth0 proto ours"
+    ours, added, *others = routes_of(
+        "fd00::/8 dev a proto ours; fd00::/8 dev b proto ours; fd00::/8 dev c proto 4; fc00::/9 "
+        "dev a proto ours; fd00::/8 tos 4 dev a proto ours; fd00::/8 from fd::/16 dev a proto ours"
     )
-    there = Snapshot((), (), default_rules(4), (ours, theirs, other))
-    assert there.with_routes([added]).routes == (theirs, other, added)
+    there = Snapshot((), (), default_rules(6), (ours, *others))
+    assert there.with_routes([added]).routes == (*others, added)
 
 
 def test_default_routes() -> None:
@@ -119,7 +119,10 @@ def test_faults(row: list[str]) -> None:
         ("[", "is not JSON: "),
         (b'{"links": [{"name": "\xc3', "is not JSON: "),
         ("[]", f"is not 'hostrouting/snapshot/1'; {SAVE}"),
-        ('{"schema": "x/1"}', "is 'x/1', and this version reads 'hostrouting/snapshot/1'; save"),
+        (
+            f'{{"schema": "{0:061}"}}',
+            f"is '{0:059}, and this version reads 'hostrouting/snapshot/1'",
+        ),
     ],
 )
 def test_what_is_not_a_snapshot(text: str | bytes, fault: str) -> None:

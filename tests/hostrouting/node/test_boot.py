@@ -1,8 +1,10 @@
 """hostrouting.node.boot: the services at boot, each of which makes one part of a pass."""
 
+import signal
+
 import pytest
 
-from hostrouting.config.settings import PARTS, PassPart, StaticRoutesConfig
+from hostrouting.config.settings import PARTS, PassPart
 from hostrouting.errors import HostError
 from hostrouting.host.layout import HostLayout
 from hostrouting.model.route import OURS
@@ -10,7 +12,6 @@ from hostrouting.node.boot import make_part
 from hostrouting.node.ending import Stopped
 from hostrouting.testing import FakeHost
 from tests.support.node import (
-    DEFAULT,
     PROBES,
     REPAIRED,
     FakeNodeClock,
@@ -20,7 +21,6 @@ from tests.support.node import (
     wanting,
     without_default,
 )
-from tests.support.sections import static
 
 ALL = REPAIRED._replace(probe_rewrite=PROBES)
 
@@ -49,18 +49,6 @@ def test_each_part(part: PassPart) -> None:
     assert make(part, node(wanting(mode="WARN"))) == 0, "what is found there holds no unit back"
 
 
-def test_what_is_awaited_changes(capfd: pytest.CaptureFixture[str]) -> None:
-    """What is still awaited then is said, too. The service fails if it does not come."""
-    routes = (static("10.7.0.0/16"), static("10.8.0.0/16", dev="eth7"))
-    config = ALL._replace(static_routes=StaticRoutesConfig(enabled=True, routes=routes))
-    host = node(config, without_default(node().kernel))
-    clock = FakeNodeClock()
-    clock.at(20, lambda: host.kernel.ip_route("add", DEFAULT))
-    assert make("static_routes", host, clock) == 1
-    waits = [line for line in logged(capfd) if line.startswith("6 waiting")]
-    assert ["10.7.0.0/16 needs" in line for line in waits] == [True, False]
-
-
 def test_the_table_for_probes_cannot_be_loaded(capfd: pytest.CaptureFixture[str]) -> None:
     """It holds no unit back, but the service has failed, so systemd tries again."""
     host = node(ALL)
@@ -68,15 +56,19 @@ def test_the_table_for_probes_cannot_be_loaded(capfd: pytest.CaptureFixture[str]
     assert make("probe_rewrite", host) == 1
     assert logged(capfd) == ["4 PROBE-REWRITE: nft is not installed"]
     assert make("probe_rewrite", host) == 0
+    assert logged(capfd)[0].startswith("6 create nftables table ip6 hostrouting_slb")
     assert done_on(host) == {"probe_rewrite"}
 
 
 def test_it_is_interrupted(capfd: pytest.CaptureFixture[str]) -> None:
     """It has failed, and the journal says why. What another process has found meanwhile stays."""
+    alarms: list[float] = []
     host = node(ALL, without_default(node().kernel))
     clock = FakeNodeClock()
     clock.at(2.5, lambda: host.files.write(HostLayout.ok_path, "ok\n"))
+    clock.at(2.5, lambda: alarms.extend(signal.getitimer(signal.ITIMER_REAL)))
     clock.raise_at(3, Stopped("SIGTERM"))
     assert make("static_routes", host, clock) == 1
     assert logged(capfd)[-1].startswith("3 SIGTERM ended this; ")
     assert marker_of(host) == "ok"
+    assert 70 < alarms[0] <= 75, "after which it would have ended by itself"

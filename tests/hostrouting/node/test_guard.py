@@ -22,6 +22,7 @@ from hostrouting.model.prefix import IPV6
 from hostrouting.model.route import OURS, Route
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.node import guard
+from hostrouting.node.clock import MachineClock
 from hostrouting.node.ending import Stopped, TimeIsUp
 from hostrouting.node.fight import QUIET, Fight, read_fight
 from hostrouting.node.guard import Guard, guard_host
@@ -223,6 +224,14 @@ def test_it_rests(seconds: float) -> None:
         assert 0.1 <= after - before < 2.2 + 3 * seconds
 
 
+def test_a_wait_is_not_work() -> None:
+    """No rest is made for the time in which a pass waits, such as for the lock."""
+    clock = MachineClock()
+    before = clock.processor_time()
+    clock.sleep(0.1)
+    assert clock.processor_time() - before < 0.1
+
+
 # What it logs
 
 
@@ -288,8 +297,9 @@ def test_repairs_now_and_then() -> None:
     """They are no fight, however many there are."""
     done = Done()
     done.changes.append(RouteRequest("add", ESCAPE))
-    files = FakeFiles()
+    files = FakeFiles({HostLayout.fight_path: "11\nof a guard that was killed\n"})
     fight = Fight(files)
+    assert files.texts == {}
     assert {fight.note(done, 700.0 * number) for number in range(20)} == {""}
     assert any(fight.note(done, 14_000.0 + second) for second in range(20))
     assert not fight.note(done, 15_000)
@@ -297,19 +307,16 @@ def test_repairs_now_and_then() -> None:
     assert fight.note(Done(), 16_000) == "", "there is no fight that could be over"
 
 
-def test_a_fight_about_an_odd_device() -> None:
-    """Linux allows characters in its name that Python takes for the end of a line."""
-    sentence = "11 times by now, last: add 10.9.0.0/16 dev e\x1c0\x850 proto 213"
-    finding = read_fight(FakeFiles({HostLayout.fight_path: f"11\n{sentence}\n"}))
-    assert finding is not None
-    assert (finding.facts, finding.sentence) == ({"repairs": 11}, sentence)
-
-
 @pytest.mark.parametrize(
     "text", ["", "\n", "12", "12\n", "many\nwords\n", "9" * 5_000 + "\nwords\n"]
 )
 def test_a_file_that_no_guard_has_left(text: str) -> None:
+    """A device may have characters in its name that Python takes for the end of a line."""
     assert read_fight(FakeFiles({HostLayout.fight_path: text})) is None
+    sentence = "11 times by now, last: add 10.9.0.0/16 dev e\x1c0\x850 proto 213"
+    finding = read_fight(FakeFiles({HostLayout.fight_path: f"11\n{sentence}\n"}))
+    assert finding is not None
+    assert (finding.facts, finding.sentence) == ({"repairs": 11}, sentence)
 
 
 # The configuration
@@ -346,12 +353,26 @@ def test_a_broken_configuration(there: dict[str, str], capfd: pytest.CaptureFixt
 # How it ends
 
 
-def test_a_signal(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """It ends the guard, which has not failed then."""
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2"])
+def test_a_signal(
+    name: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It ends the guard, which has not failed then. A second one interrupts no rollback."""
+    rolled_back: list[str] = []
+
+    def get_two_signals() -> None:
+        try:
+            signal.raise_signal(signal.Signals[name])
+        except Stopped as error:
+            signal.raise_signal(signal.SIGTERM)
+            rolled_back.append(str(error))
+            raise
+
     host = node()
     monkeypatch.setattr(Host, "local", lambda: host)
-    host.faults.meanwhile("watch", lambda: signal.raise_signal(signal.SIGTERM))
+    host.faults.meanwhile("watch", get_two_signals)
     assert guard_host() == 0
+    assert rolled_back == [name]
     assert logged(capfd) == []
 
 

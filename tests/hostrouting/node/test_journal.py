@@ -11,6 +11,7 @@ from hostrouting.testing import plain_vm
 from hostrouting.upkeep.passes import Done, PassOutcome
 from tests.support.children import in_child
 from tests.support.node import logged, wanting
+from tests.support.tasks import CIDR
 
 
 def findings(number: int, severity: Severity) -> tuple[Finding, ...]:
@@ -21,9 +22,12 @@ def test_levels() -> None:
     """Each finding has its level. A note explains a verdict, which is a line of its own."""
     outcome = PassOutcome(
         (*findings(1, "error"), *findings(1, "warning"), *findings(1, "note")),
-        report=check_kernel(plain_vm(), wanting()),
+        report=check_kernel(plain_vm(), wanting(cidrs=(CIDR, "fd16::/64"))),
     )
     assert [level for level, _ in lines_of(outcome, Done())] == [INFO, ERROR, WARNING]
+    for number in (20, 21):
+        *_, last = lines = [*lines_of(PassOutcome(findings(number, "error")), Done())]
+        assert (len(lines), last == (WARNING, "and 1 more findings")) == (number, number == 21)
 
 
 def test_a_name_is_no_second_line(capfd: pytest.CaptureFixture[str]) -> None:

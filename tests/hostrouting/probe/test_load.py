@@ -85,6 +85,11 @@ def test_the_table_of_another_release(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_that_another_program_deletes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is loaded twice, as something may flush nftables just then; if it always does, no more."""
     nftables = FakeNftables()
+    nftables.fail(HostError("nft failed", what="nft"), nth=2)
+    done: list[Operation] = []
+    with pytest.raises(HostError, match="nft failed"):
+        load_table(nftables, SETTINGS, done=done)
+    assert done == []
     nftables.meanwhile(nftables.tables.clear, nth=3)
     assert loaded(nftables, SETTINGS) == ["create", "create"]
     assert find_operation(nftables, SETTINGS) is None

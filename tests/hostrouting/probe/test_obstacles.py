@@ -32,7 +32,9 @@ def test_forwarding_of_probes(
 def test_forwarding_keeps_an_advertised_default_route(protocol: int) -> None:
     """Linux would delete it if accept_ra stayed 1, so the line that is typed looks."""
     kernel = plain_vm()
-    kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=protocol))
+    route = Route.to("::/0", dev="eth0", gateway="fe80::1", protocol=protocol)
+    for metric in (1024, 1025):  # two routers
+        kernel.ip_route("add", route._replace(metric=metric))
     snapshot = kernel.snapshot()._replace(ipv6_forwarding=False)
     [finding] = find_probe_obstacles(HostRoutingConfig(probe_rewrite=SETTINGS), snapshot)
     assert finding.remedy is not None

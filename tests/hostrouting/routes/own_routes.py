@@ -36,7 +36,6 @@ _METRICS = st.sampled_from([0, 5])
 
 
 def entry(prefix: Prefix, hop: NextHop, metric: int = 0, protocol: int = OURS) -> Route:
-    """One route with one next hop."""
     metric = metric or DEFAULT_METRIC[prefix.family]
     return Route.to(prefix, dev=hop.dev, gateway=hop.gateway, metric=metric, protocol=protocol)
 
@@ -54,7 +53,6 @@ def wishes() -> st.SearchStrategy[list[StaticRoute]]:
 
 
 def configured(*routes: StaticRoute, expected: Iterable[str] = ()) -> HostRoutingConfig:
-    """The configuration with these routes, and these expected devices."""
     return HostRoutingConfig(
         StaticRoutesConfig(bool(routes), routes),
         route_overlap=RouteOverlapConfig(expected_devs=tuple(expected)),
@@ -104,7 +102,6 @@ def with_sources(routes: st.SearchStrategy[Route]) -> st.SearchStrategy[Route]:
 
 
 def fake() -> FakeKernel:
-    """The fake kernel as the host of the tests."""
     kernel = FakeKernel()
     for dev in ("eth0", "eth1"):
         kernel.add_link(dev)

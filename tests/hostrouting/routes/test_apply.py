@@ -54,17 +54,15 @@ laws = settings(max_examples=scaled(150), suppress_health_check=list(HealthCheck
 
 @pytest.fixture(scope="module")
 def linux() -> Iterator[NetlinkBackend]:
-    """Linux, in a namespace."""
     with private_namespace() as namespace:
-        furnish(namespace, ("eth0", "eth1"))
+        furnish(namespace, ("eth0", "eth1"), lost=("eth1",))
         namespace.batch(f"address add {address} dev lo" for address in ON_LO.values())
         with namespace.inside(), NetlinkBackend() as backend:
             yield backend
 
 
-def by(prefix: Prefix, hop: NextHop) -> StaticRoute:
-    """The configuration of a route by this next hop."""
-    return StaticRoute(prefix.to_network(), gateway=hop.gateway, dev=hop.dev)
+def by(prefix: Prefix, hop: NextHop, metric: int = 0) -> StaticRoute:
+    return StaticRoute(prefix.to_network(), gateway=hop.gateway, dev=hop.dev, metric=metric)
 
 
 def planned(backend: RouteBackend, wanted: list[StaticRoute]) -> tuple[RoutePlan, Snapshot]:
@@ -79,7 +77,6 @@ def error_of(
     before: Snapshot,
     check: Callable[[], object] = lambda: None,
 ) -> BaseException | None:
-    """What the run raises."""
     try:
         apply_plan(plan, backend, before=before, done=[], raise_if_cancelled=check)
     except BaseException as error:  # noqa: BLE001  it is looked at
@@ -271,9 +268,7 @@ def test_somebody_else_at_the_same_time(
 
 
 def foreign_routes(host: Snapshot) -> list[Route]:
-    """The IPv4 routes of another program."""
-    routes = [route for route in host.routes if route.prefix in PREFIXES[4]]
-    return [route for route in routes if route.protocol == FOREIGN]
+    return [route for route in routes_to(PREFIXES[4], host) if route.protocol == FOREIGN]
 
 
 def with_keys(keys: set[RouteKey], host: Snapshot) -> Snapshot:
@@ -385,6 +380,8 @@ def test_typed_routes_that_a_request_could_confuse(
 @example([], [by(PLACE, ROUTER_1), by(OTHER_PLACE, ROUTER_1)], "cannot be read back", 1, 1)
 @example([WITH_SOURCE, entry(SIX, SIX_1)], [by(SIX, SIX_1)], "interrupted at a reading", 1, 0)
 @example([], [by(PLACE, ROUTER_1)], "cannot be read back", 2, 1)
+@example([entry(PLACE, ROUTER_1, 5)], [by(PLACE, ROUTER_1, 5), by(PLACE, ROUTER_1)], "hangs", 1, 0)
+@example([], [by(PLACE, ROUTER_1)], "cancelled", 2, 0)
 def test_a_fault_at_any_request(
     there: list[Route], wanted: list[StaticRoute], fault: str, nth: int, refusals: int
 ) -> None:
@@ -409,6 +406,8 @@ def test_a_fault_at_any_request(
 
     if fault in FAULTS:
         assert isinstance(raised, ApplyError | RouteConflict | None)
+    elif fault == "cancelled" and nth <= 2 - refusals and plan.changes:
+        assert isinstance(raised, phases.Cancelled)
     without_faults = kernel.inner
     now = without_faults.snapshot()
     if raised is None:
@@ -434,9 +433,11 @@ def test_several_of_ours_come_back() -> None:
     put(kernel, [entry(PLACE, ROUTER_1), entry(PLACE, ROUTER_2)])
     plan, before = planned(kernel, [])
     kernel.fail("snapshot", LATE)
-    error = error_of(plan, kernel, before)
-    assert isinstance(error, ApplyError)
-    assert error.after == AS_BEFORE
+    assert AS_BEFORE in str(error_of(plan, kernel, before))
+    kernel.fail("snapshot", LATE)
+    kernel.fail("change", LATE, nth=3)
+    reason = f"rolled back ({LATE}): there is now no route instead of ["
+    assert reason in str(error_of(plan, kernel, before))
 
 
 def test_two_that_are_refused() -> None:

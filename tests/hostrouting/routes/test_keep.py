@@ -3,6 +3,7 @@
 import errno
 import socket
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -36,13 +37,16 @@ def kernel() -> FakeKernel:
 
 def test_what_cannot_be_set(kernel: FakeKernel) -> None:
     """An apply changes nothing. A route that waits may come; a conflict beside it would not end."""
-    before = kernel.snapshot()
-    config = configured(static("20.1.0.0/16"), static("20.3.0.0/16", dev="eth9"))
+    before, ends = kernel.snapshot(), Mock(side_effect=EOFError)
+    with pytest.raises(EOFError):
+        keep_routes(kernel, configured(), done=[], raise_if_cancelled=ends)
+    waiting = [static(place, dev="eth9") for place in ("20.3.0.0/16", "20.4.0.0/16")]
+    config = configured(static("20.1.0.0/16"), *waiting)
     with pytest.raises(NotReady) as waits:
         keep_routes(kernel, config, done=[], purpose="apply")
     [finding] = waits.value.findings
-    assert "the device eth9" in finding.sentence
-    assert (finding.severity, waits.value.can_retry) == ("error", True)
+    assert finding.sentence.startswith(f"2 routes, such as {waiting[0]}, need the device eth9, ")
+    assert (finding.severity, finding.can_retry, waits.value.can_retry) == ("error", True, True)
     assert kernel.snapshot() == before
 
     kernel.ip_route("add", route_of("20.1.0.0/16 dev eth1 proto 4"))
@@ -67,13 +71,16 @@ def test_one_of_two_cannot_be_set(kernel: FakeKernel, rival: str) -> None:
 
 
 def test_what_an_undo_deletes(kernel: FakeKernel) -> None:
-    """What is not configured; but no route in whose place another one would come."""
+    """What is not configured; but no route in whose place another one would come. Others move."""
     waits = static("20.4.0.0/16", dev="eth9")
     elsewhere = static("20.2.0.0/16", "10.0.0.9")
     for routes, left in (([waits, elsewhere], ["20.2.0.0/16"]), ([waits], [])):
         with pytest.raises(NotReady):
             keep_routes(kernel, configured(*routes), done=[], purpose="undo")
         assert ours(kernel) == left
+    kernel.ip_route("add", route_of("20.2.0.0/16 dev eth1 proto ours"))
+    plan = keep_routes(kernel, configured(static("20.2.0.0/16")), done=[], purpose="undo")
+    assert [step.action for step in plan.steps] == ["delete", "add"]
 
 
 def test_linux_refuses_the_route_for_replies() -> None:
@@ -106,8 +113,7 @@ def test_linux_refuses_the_route_for_replies() -> None:
 
 
 def ours(kernel: RouteBackend) -> list[str]:
-    routes = kernel.snapshot().routes
-    return [str(route.prefix) for route in routes if route.protocol == OURS]
+    return [str(route.prefix) for route in kernel.snapshot().routes if route.protocol == OURS]
 
 
 def test_a_far_route_beside_one_that_goes(kernel: FakeKernel) -> None:
@@ -147,37 +153,6 @@ def test_far_routes_do_not_matter(there: list[Route], desired: list[StaticRoute]
         return plan, done, str(kernel)
 
     assert keep(LeavesOut) == keep(lambda kernel: kernel)
-
-
-@pytest.mark.linux
-@pytest.mark.needs("root")
-def test_packets_while_two_routers_are_replaced_in_turn() -> None:
-    """All reach the other side, by the router that is left."""
-    config = configured(static("172.16.64.0/24"))
-    with private_namespace() as here, private_namespace() as routers:
-        for number, dev in enumerate(("eth0", "eth1")):
-            here.batch([f"link add {dev} type veth peer name {dev} netns {routers.path}"])
-            here.batch([*up(dev), f"address add 10.{number}.0.4/24 dev {dev}"])
-            routers.batch([*up(dev), f"address add 10.{number}.0.1/24 dev {dev}"])
-        routers.batch(["link set lo up", "route add local 172.16.64.0/24 dev lo"])
-        both = "nexthop via 10.0.0.1 nexthop via 10.1.0.1"
-        with here.inside(), NetlinkBackend() as linux:
-            for gone, left in ((1, 0), (0, 1)):
-                here.batch([f"route replace default {both}"])
-                keep_routes(linux, config, done=[])
-                routers.batch([f"address del 10.{gone}.0.1/24 dev eth{gone}"])
-                here.batch(
-                    [f"route replace default via 10.{left}.0.1", f"neigh flush dev eth{gone}"]
-                )
-                keep_routes(linux, config, done=[])
-                # With the old route, each would be reached by one of the two.
-                assert all(map(is_reached, range(1, 17)))
-                routers.batch([f"address add 10.{gone}.0.1/24 dev eth{gone}"])
-
-
-def is_reached(number: int) -> bool:
-    """Whether this host of the other side refuses a connection, so packets arrive."""
-    return refuses(f"172.16.64.{number}", patience=5)
 
 
 def refuses(host: str, *, patience: float) -> bool:

@@ -161,7 +161,6 @@ class Packet(NamedTuple):
 
     @classmethod
     def read(cls, data: bytes) -> "Packet":
-        """Parse a packet that begins with the IPv6 header."""
         source, destination = (str(IPv6Address(data[at : at + 16])) for at in (8, 24))
         return cls(source, destination, data[6], data[40:])
 

@@ -9,6 +9,7 @@ import phases
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.install.results import CheckResult
+from hostrouting.install.wanted import Request
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.testing import FakeHost, h200
 from tests.support.tasks import LAYOUT, WANTED, config, manager_of, ours, paths_on, run
@@ -16,16 +17,17 @@ from tests.support.tasks import LAYOUT, WANTED, config, manager_of, ours, paths_
 
 @pytest.mark.parametrize("make", [Configure, *TASKS])
 def test_nothing_is_configured(make: type[Any]) -> None:
-    """Nothing is written or locked, and the kernel stays."""
+    """Nothing is written, locked or changed. What is set without a task is asked of each."""
     host = FakeHost()
     host.faults.fail("change", BackendError("touched"))
-    before = host.kernel.snapshot()
     result = run(make(HostRoutingConfig(), host=host))
     assert isinstance(result, phases.Skip)
     assert result.reason == "nothing is configured, and nothing is installed"
     assert host.files.writes == []
     assert manager_of(host).calls == []
-    assert host.kernel.snapshot() == before
+    keeping = HostRoutingConfig(manage_foreign="keep")
+    names = (make.section, "manage_foreign") if make.section else ()
+    assert make(keeping, host=host).request == Request(keeping, names)
 
 
 def test_report() -> None:
@@ -73,9 +75,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     r"config is \{'routeOverlap': \{\}\}; .*HostRoutingConfig.from_mapping": {
         "config": {"routeOverlap": {}}
     },
-    "config is None; ": {"config": None},
     r"host is 'gpu-1'; .*Host.local\(\)": {"host": "gpu-1"},
-    "host is <class .*FakeHost'>; ": {"host": FakeHost},
     "wait is '60'; it must be seconds, such as 60.0": {"wait": "60"},
     "wait is True; ": {"wait": True},
     "wait is -1; it must be 0 or more, and finite": {"wait": -1},

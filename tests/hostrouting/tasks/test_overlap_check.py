@@ -30,59 +30,58 @@ def lines_of_tasks(caplog: pytest.LogCaptureFixture) -> str:
     return "\n".join(record.getMessage() for record in records)
 
 
-class TestModes:
-    """STRICT raises and holds; WARN logs; the markers say the same in both."""
+def test_strict(caplog: pytest.LogCaptureFixture) -> None:
+    """The error names range, route and repair, which no log repeats."""
+    host = FakeHost(kernel=h200())
+    error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
+    start = (
+        "OVERLAP: 172.16.0.0/16 leaves through ib0 "
+        "[172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10]; expected: eth0; "
+        "ACTION: 2 static routes would repair it; hosts in 172.16.0.0/16 are then no longer "
+        "reached through ib0; add to staticRoutes.routes: [{"
+    )
+    assert str(error).startswith(start)
+    assert isinstance(error.report, CheckReport)
+    assert error.check["verdict"] == "overlap"
+    assert [finding.name for finding in error.findings] == ["overlap", "action"]
+    assert "OVERLAP" not in lines_of_tasks(caplog)
+    assert {*effects_of(error).files} == paths_on(host) - {LAYOUT.detected_path}
 
-    def test_strict(self, caplog: pytest.LogCaptureFixture) -> None:
-        """The error names range, route and repair, which no log repeats."""
-        host = FakeHost(kernel=h200())
-        error = failure_of(checked, host, CIDR, mode="STRICT", of=RouteOverlapError)
-        start = (
-            "OVERLAP: 172.16.0.0/16 leaves through ib0 "
-            "[172.16.0.0/16 dev ib0 proto kernel scope link src 172.16.1.10]; expected: eth0; "
-            "ACTION: 2 static routes would repair it; hosts in 172.16.0.0/16 are then no longer "
-            "reached through ib0; add to staticRoutes.routes: [{"
-        )
-        assert str(error).startswith(start)
-        assert isinstance(error.report, CheckReport)
-        assert error.check["verdict"] == "overlap"
-        assert [finding.name for finding in error.findings] == ["overlap", "action"]
-        assert "OVERLAP" not in lines_of_tasks(caplog)
-        assert {*effects_of(error).files} == paths_on(host) - {LAYOUT.detected_path}
 
-    @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
-    def test_what_is_not_wrong(self, mode: str, caplog: pytest.LogCaptureFixture) -> None:
-        """It is logged in both modes, and is not in the error: no unit waits for it."""
-        host = FakeHost(kernel=h200())
-        host.kernel.add_link("eth1")
-        host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", metric=500))
-        section = expect(CIDR, mode=mode)
-        task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host)
-        report = phases.run(task, ctx=phases.Context(clock=FakeClock()))
-        assert (report.error is None) is (mode == "WARN")
-        assert "to that of eth1" not in str(report.error)
-        [record] = [each for each in caplog.records if "to that of eth1" in each.getMessage()]
-        assert record.levelname == "WARNING"
-        assert "finding" in vars(record)["phases"], "the command leaves it out"
+@pytest.mark.parametrize("mode", ["WARN", "STRICT"])
+def test_what_is_not_wrong(mode: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged in both modes, and is not in the error: no unit waits for it."""
+    host = FakeHost(kernel=h200())
+    host.kernel.add_link("eth1")
+    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", metric=500))
+    section = expect(CIDR, mode=mode)
+    task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host)
+    report = phases.run(task, ctx=phases.Context(clock=FakeClock()))
+    assert (report.error is None) is (mode == "WARN")
+    assert "to that of eth1" not in str(report.error)
+    [record] = [each for each in caplog.records if "to that of eth1" in each.getMessage()]
+    assert record.levelname == "WARNING"
+    assert "finding" in vars(record)["phases"], "the command leaves it out"
 
-    @pytest.mark.parametrize("comes", [True, False], ids=["comes", "does not come"])
-    def test_an_expected_device(self, *, comes: bool) -> None:
-        """One that is not up is awaited; if it does not come, the error says what is wrong."""
-        host = FakeHost(kernel=plain_vm())
 
-        def come_up() -> None:
-            host.kernel.add_link("eth7")
-            host.kernel.ip_route("add", Route.to(CIDR, dev="eth7"))
+@pytest.mark.parametrize("comes", [True, False], ids=["comes", "does not come"])
+def test_an_expected_device(*, comes: bool) -> None:
+    """One that is not up is awaited; if it does not come, the error says what is wrong."""
+    host = FakeHost(kernel=plain_vm())
 
-        if comes:
-            host.kernel.later(come_up)
-        section = expect(CIDR, mode="STRICT", expected_devs=["eth7"])
-        task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host, wait=40)
-        clock = FakeClock()
-        report = phases.run(task, ctx=phases.Context(clock=clock))
-        assert report.ok is comes
-        assert int(clock.now()) == (0 if comes else 40)
-        assert marker_of(host) == ("ok" if comes else "detected")
+    def come_up() -> None:
+        host.kernel.add_link("eth7")
+        host.kernel.ip_route("add", Route.to(CIDR, dev="eth7"))
+
+    if comes:
+        host.kernel.later(come_up)
+    section = expect(CIDR, mode="STRICT", expected_devs=["eth7"])
+    task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host, wait=40)
+    clock = FakeClock()
+    report = phases.run(task, ctx=phases.Context(clock=clock))
+    assert report.ok is comes
+    assert int(clock.now()) == (0 if comes else 40)
+    assert marker_of(host) == ("ok" if comes else "detected")
 
 
 @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
@@ -99,31 +98,29 @@ def test_the_routes_change_before_the_check_has_the_lock(mode: str) -> None:
     assert marker_of(host) == "detected"
 
 
-class TestMarkersThatFail:
-    """Only the routes decide: no failure to write or remove a marker changes the result."""
+def test_no_configuration() -> None:
+    """An earlier marker goes with the configuration that it was about."""
+    host, mishaps = mishap_host()
+    checked(host, CIDR)
 
-    def test_no_configuration(self) -> None:
-        """An earlier marker goes with the configuration that it was about."""
-        host, mishaps = mishap_host()
-        checked(host, CIDR)
+    def empty() -> None:
+        host.files.texts[LAYOUT.config_path] = "{}"
 
-        def empty() -> None:
-            host.files.texts[LAYOUT.config_path] = "{}"
+    mishaps.meanwhile(f"lock {LAYOUT.lock_path}", empty)
+    failure_of(checked, host, CIDR, match="configures nothing")
+    assert marker_of(host) == ""
 
-        mishaps.meanwhile(f"lock {LAYOUT.lock_path}", empty)
-        failure_of(checked, host, CIDR, match="configures nothing")
-        assert marker_of(host) == ""
 
-    def test_another_configuration_meanwhile(self) -> None:
-        """It leaves the markers of the other run."""
-        host, mishaps = mishap_host()
-        checked(host, CIDR)
-        other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host, allow_removal=True)
-        mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other))
-        words = "another run has installed a different configuration"
-        error = failure_of(checked, host, CIDR, of=HostError, match=words)
-        assert not error.can_retry, "the two would replace each other's for ever"
-        assert marker_of(host) == "ok"
+def test_another_configuration_meanwhile() -> None:
+    """It leaves the markers of the other run."""
+    host, mishaps = mishap_host()
+    checked(host, CIDR)
+    other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host, allow_removal=True)
+    mishaps.meanwhile(f"lock {LAYOUT.lock_path}", lambda: run(other))
+    words = "another run has installed a different configuration"
+    error = failure_of(checked, host, CIDR, of=HostError, match=words)
+    assert not error.can_retry, "the two would replace each other's for ever"
+    assert marker_of(host) == "ok"
 
 
 @pytest.mark.parametrize("point", ["watch", "lookup"])

@@ -242,7 +242,6 @@ def test_the_task(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second run keeps every handle and count; two removals leave what was there."""
 
     def listed(*words: str) -> str:
-        """What nft lists, with the handles and the counts."""
         return lab.node.run("nft", "--handle", "list", *words).stdout
 
     balancer.nft(lab.node, OTHERS)

@@ -32,9 +32,8 @@ def of_snapshots(change: Callable[[Snapshot], Snapshot]) -> type[FaultyBackend]:
     return lying(snapshot=lambda self, near=None: change(self.inner.snapshot(near=near)))
 
 
-def without_masters(snapshot: Snapshot) -> Snapshot:
-    links = [link._replace(master=None) for link in snapshot.links]
-    return snapshot._replace(links=tuple(links))
+def with_links(snapshot: Snapshot, **fields: Any) -> Snapshot:
+    return snapshot._replace(links=tuple(link._replace(**fields) for link in snapshot.links))
 
 
 def of_changes(change: Callable[[RouteRequest], RouteRequest]) -> type[FaultyBackend]:
@@ -78,7 +77,9 @@ _METRIC_9 = Route.to("192.0.2.0/24", dev="eth0", gateway="10.0.0.1", protocol=OU
 LIES = {
     "no rule": (of_snapshots(lambda it: it._replace(rules=())), "snapshot"),
     "no route": (of_snapshots(lambda it: it._replace(routes=())), "snapshot"),
-    "no masters": (of_snapshots(without_masters), "snapshot"),
+    "forwarding": (of_snapshots(lambda it: it._replace(ipv6_forwarding=True)), "snapshot"),
+    "all is down": (of_snapshots(lambda it: with_links(it, up=False)), "snapshot"),
+    "no masters": (of_snapshots(lambda it: with_links(it, master=None)), "snapshot"),
     "always restless": (of_snapshots(lambda it: it._replace(restless=True)), "snapshot"),
     "the first snapshot for ever": (
         lying(snapshot=lambda self, near=None: first_snapshot_of(self.inner)),  # noqa: ARG005
@@ -93,6 +94,7 @@ LIES = {
         "each_change_has_an_outcome",
     ),
     "a refusal ends all": (lying(change=until_a_refusal), "each_change_has_an_outcome"),
+    "it reports nothing": (of_waits(lambda *_, **__: False), "watch_reports_a_change"),
     "it does not wait": (of_waits(lambda wait, _timeout, **_clock: wait(0)), "watch_waits"),
     "it is not closed": (lying(close=lambda _: None), "a_closed_backend_is_of_no_use"),
 }

@@ -97,8 +97,7 @@ def test_each_call_can_fail(moment: Any, given: tuple[Any, ...]) -> None:
     assert backend.waiting == 3
     with pytest.raises(BackendError, match=f"the kernel refused a {moment}"):
         call(*given)
-    assert acts == ["first", "second"]
-    assert backend.waiting == 0
+    assert (acts, backend.waiting) == (["first", "second"], 0)
     call(*given)
     backend.is_restless = True
     assert backend.snapshot().restless
@@ -132,10 +131,9 @@ def test_what_the_other_fakes_hold() -> None:
     ],
 )
 def test_a_part_of_a_host_that_was_not_made(name: str, part: Any) -> None:
-    """It is refused, and later hosts are as before."""
+    """It is refused."""
     with pytest.raises(TypeError, match=rf"{part.__name__}\b.*: call it$"):
         FakeHost(**{name: part})
-    assert FakeHost().manager is not None
 
 
 def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:

@@ -10,17 +10,19 @@ from hostrouting.codes import CANNOT_DECIDE
 from hostrouting.config.settings import PARTS, HostRoutingConfig, Mode, PassPart, RouteOverlapConfig
 from hostrouting.errors import ApplyError, BackendError, HostError, RouteOverlapError
 from hostrouting.finding import Name
+from hostrouting.kernel.base import RouteBackend
 from hostrouting.model.route import Route
 from hostrouting.model.snapshot import Link
 from hostrouting.node.ending import Stopped
 from hostrouting.testing import FakeFiles, FakeHost, FakeKernel, plain_vm
-from hostrouting.upkeep.passes import Done, PassOutcome, run_pass
+from hostrouting.upkeep.passes import MOST_FINDINGS_SHOWN, Done, PassOutcome, await_pass, run_pass
 from tests.support.node import (
     HALVES,
     KERNELS,
     MARKERS,
     PROBES,
     REPAIRED,
+    FakeNodeClock,
     marker_of,
     node,
     wanting,
@@ -49,12 +51,10 @@ def test_nothing_is_configured() -> None:
     host.nftables.fail(HostError("asked", what="nft"))
     before = str(host.kernel)
     config = wanting(cidrs=())
-    assert config.parts == ()
-    assert wanting(cidrs=(), probe_rewrite=PROBES).parts == ("probe_rewrite",)
-    with_route = PROBES._replace(ensure_route=True)
-    assert wanting(cidrs=(), probe_rewrite=with_route).parts == PARTS[:2]
     assert make_pass(host, config) == PassOutcome(config=config)
     assert (str(host.kernel), host.files.writes, host.nftables.tables) == (before, [], {})
+    asked = run_pass(host, host.faults, config, done=Done(), purpose="apply")
+    assert [finding.sentence for finding in asked.findings] == ["asked"], "a run deletes the table"
 
 
 def test_the_order_of_the_parts() -> None:
@@ -69,8 +69,10 @@ def test_the_order_of_the_parts() -> None:
         "snapshot", lambda: reached.append(f"check after {len(host.nftables.tables)} table"), nth=3
     )
     done = Done()
-    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=PROBES), done=done)
+    probes = PROBES._replace(interfaces=("eth9",), ensure_route=True)
+    outcome = make_pass(host, REPAIRED._replace(probe_rewrite=probes), done=done)
     assert not outcome.refuses
+    assert "eth9" in outcome.findings[0].sentence, "why there is no route for replies"
     assert [change.verb for change in done.changes] == ["add", "add"]
     assert [operation.verb for operation in done.operations] == ["create"]
     assert outcome.has_requested_changes
@@ -112,7 +114,7 @@ def refuse_to_list(host: FakeHost) -> None:
     ("happens", "name", "waits"),
     [
         (add_a_rival, "route-conflict", ""),
-        (lose_the_default, "route-waits", "need an IPv4 default route"),
+        (lose_the_default, "route-waits", "or add it; there is no IPv4 default route"),
         (meet_a_vpn, "route-waits", "name tun0 in the configured route"),
         (refuse_the_second, "requirement", "No buffer space available"),
         (refuse_to_list, "requirement", "no answer in time"),
@@ -122,7 +124,7 @@ def test_routes_that_cannot_be_set(happens: Happens, name: Name, waits: str, mod
     """No unit starts, in either mode. Only if one route has a rival, the other one is there."""
     host = node()
     happens(host)
-    outcome = make_pass(host, wanting(*HALVES, mode=mode, cidrs=()))
+    outcome = make_pass(host, wanting(*HALVES, mode=mode))
     assert outcome.refuses
     assert name in {each.name for each in outcome.findings if each.severity == "error"}
     assert waits in outcome.waits
@@ -139,6 +141,8 @@ def test_what_linux_does_not_take_back() -> None:
     done = Done()
     outcome = make_pass(host, REPAIRED, done=done)
     assert isinstance(outcome.error, ApplyError), "and not that of the check, which fails after it"
+    assert outcome.findings[:1] == outcome.error.findings
+    assert outcome.has_requested_changes, "which Linux reports, although it has refused some"
     assert (
         [str(change.route.prefix) for change in done.changes]
         == our_destinations(host)
@@ -172,7 +176,8 @@ def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
 
     done = Done()
     make_pass(host, without_routes, parts=parts, done=done)
-    make_pass(host, without_routes, parts=parts, done=done)
+    again = make_pass(host, without_routes, parts=parts, done=done)
+    assert not again.has_requested_changes
     assert [change.verb for change in done.changes] == ["delete", "delete"]
     assert our_destinations(host) == []
     assert "10.9.0.0/16" in str(host.kernel)
@@ -215,7 +220,8 @@ def test_verdicts(verdict: str, mode: Mode, *, can_write: bool) -> None:
     logged = [each for each in outcome.findings if each.severity != "note" or each.name == "action"]
     assert outcome.to_log == logged
     if outcome.error is not None:
-        assert {each for each in logged if each.severity == "error"} <= {*outcome.error.findings}
+        wrong = {each for each in logged if each.severity == "error" or each.name == "action"}
+        assert wrong <= {*outcome.error.findings}
     assert marker_of(host) == (MARKERS[verdict] if can_write else "")
     assert any(finding.severity == "error" for finding in outcome.findings) is outcome.refuses
     warnings = [finding for finding in outcome.findings if finding.name == "file"]
@@ -235,6 +241,18 @@ def test_what_is_undecided_is_refused() -> None:
     assert (marker_of(host), outcome.error.exit_code) == ("undecided", CANNOT_DECIDE)
     ok = make_pass(node(kernel=KERNELS["ok"]()), wanting()._replace(route_overlap=section))
     assert not ok.refuses
+
+
+def test_many_escapes() -> None:
+    """The error says the first ones, and its document has all that the check has found."""
+    host = node(kernel=KERNELS["undecided"]())
+    host.kernel.add_link("ib0")
+    for number in range(0, 60, 2):
+        host.kernel.ip_route("add", Route.to(f"172.16.{number}.0/24", dev="ib0", protocol=4))
+    outcome = make_pass(host, wanting())
+    assert isinstance(outcome.error, RouteOverlapError)
+    assert str(outcome.error).count("OVERLAP") == MOST_FINDINGS_SHOWN
+    assert outcome.error.check["findings"] == [each.to_mapping() for each in outcome.findings]
 
 
 @pytest.mark.parametrize("can_come", [True, False])
@@ -260,6 +278,24 @@ def test_a_marker_that_cannot_be_replaced(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(FakeFiles, "write", mock.Mock(side_effect=full))
     assert make_pass(host, wanting()).refuses
     assert marker_of(host) == ""
+
+
+def test_a_wait() -> None:
+    """A pass is made each second and when the time is over; what is awaited is said once."""
+    host, clock, said = node(), FakeNodeClock(), list[str]()
+    passes: list[float] = []
+
+    def waits_for_one_and_then_another(_backend: RouteBackend) -> PassOutcome:
+        assert len(passes) < 4
+        passes.append(clock.now())
+        for verb in ("add", "delete"):  # what a pass takes back does not wake the next one
+            host.kernel.ip_route(verb, IN_THE_WAY)
+        waits = "one" if clock.now() < 2 else "another"
+        return PassOutcome(waits=waits, has_requested_changes=True)
+
+    await_pass(host, waits_for_one_and_then_another, clock=clock, wait=2.5, say=said.append)
+    assert passes == [0, 1, 2, 2.5]
+    assert said == ["waiting for up to 2.5 s: one", "waiting for up to 0.5 s: another"]
 
 
 # Laws

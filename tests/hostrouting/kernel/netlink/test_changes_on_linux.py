@@ -58,7 +58,6 @@ def next_hops(draw: st.DrawFn, family: int) -> tuple[NextHop, ...]:
 
 @st.composite
 def requests(draw: st.DrawFn, family: int) -> RouteRequest:
-    """Any request for a route that a message can express."""
     block = Prefix.parse("192.0.2.0/30" if family == 4 else "2001:db8:9::/126")
     own = as_ip("10.0.0.4" if family == 4 else "fd00:99::4")
     kind = draw(st.sampled_from(TYPES))

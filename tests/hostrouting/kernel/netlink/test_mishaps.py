@@ -17,8 +17,9 @@ from hostrouting.kernel.base import Answer, RouteRequest
 from hostrouting.kernel.netlink import NetlinkBackend
 from hostrouting.kernel.netlink.host import AskedNames, list_rules
 from hostrouting.kernel.netlink.lists import list_routes
-from hostrouting.kernel.netlink.numbers import GROUPS_OF_CHANGES, RTM_GETRULE
+from hostrouting.kernel.netlink.numbers import GROUPS_OF_CHANGES, RTM_GETRULE, text_of
 from hostrouting.kernel.netlink.requests import lookup_routes
+from hostrouting.kernel.netlink.routes import _expired
 from hostrouting.kernel.netlink.socket import (
     HEADER,
     NLM_F_DUMP_INTR,
@@ -117,7 +118,7 @@ def test_a_list_of_which_linux_says_that_it_changed(
 
     def marked(netlink: Netlink) -> bytes:
         answer = bytearray(receive(netlink))
-        answer[6] |= NLM_F_DUMP_INTR  # in the flags of the header
+        answer[6] |= NLM_F_DUMP_INTR * (answer[4] != 3)  # the flags, but not at the list's end
         return bytes(answer)
 
     monkeypatch.setattr(Netlink, "receive", marked)
@@ -154,7 +155,7 @@ def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
     began = time.monotonic()
     with (
         namespace.inside(),
-        closing(Netlink(timeout=0)) as netlink,
+        closing(NetlinkBackend(timeout=0)._open_netlink()) as netlink,
         raises(BackendError, "timeout", match="the kernel did not answer in time"),
         kernel_errors("listen"),
     ):
@@ -227,17 +228,19 @@ def test_a_list_that_is_refused() -> None:
 
 
 def test_a_deletion_by_a_device_that_is_gone(backend: NetlinkBackend) -> None:
-    """It has taken its routes along, so nothing is left to do; an addition is not done."""
+    """It has taken its routes along, so nothing is left to do, as where one to append exists."""
     route = Route.to("192.0.2.0/24", dev="gone")
     requests = [RouteRequest("delete", route), RouteRequest("add", route)]
-    deleted, added, other = backend.change([*requests, RouteRequest("add", ROUTE)])
-    assert (deleted.ok, deleted.is_done, added.is_done, other.is_done) == (False, True, False, True)
+    requests += [RouteRequest("add", ROUTE), RouteRequest("append", ROUTE)]
+    outcomes = [(outcome.ok, outcome.is_done) for outcome in backend.change(requests)]
+    assert outcomes == [(False, True), (False, False), (True, True), (False, True)]
 
 
 def test_a_refusal_with_another_number() -> None:
     """It is explained by the words for the number, which says whether to try again."""
     error = refusal(RouteRequest("add", ROUTE), errno.EIO)
     assert (error.kind, error.kernel) == ("refused", "Input/output error")
+    assert refusal(RouteRequest("delete", ROUTE), errno.ENOENT).kind == "no-such-route"
     for number in (errno.EAGAIN, errno.EBUSY, errno.ENOBUFS, errno.ENOMEM):
         assert refusal(RouteRequest("add", ROUTE), number).can_retry
 
@@ -246,11 +249,13 @@ def test_a_refusal_with_another_number() -> None:
 
 
 def test_attributes_that_end_nowhere() -> None:
-    """Reading ends, also where a length is 0 or more than there is."""
+    """Reading ends, also where a length is 0 or more than there is. Bytes are read as they are."""
     assert attributes_of(bytes(8)) == {0: b""}
     assert attributes_of(attribute(0x8000 | 7, b"")) == {7: b""}  # the flag says: nested
     assert attributes_of(struct.pack("=HHI", 200, 7, 1)) == {7: struct.pack("=I", 1)}
     assert attributes_of(b"abc") == {}
+    assert text_of(b"eth\xff\0x") == "eth\\xff"
+    assert [_expired(struct.pack("=8xi", ticks)) for ticks in (-1, 0, 1)] == [True, None, False]
 
 
 def test_a_question_that_the_kernel_does_not_understand() -> None:
@@ -296,7 +301,6 @@ CHANGES = (
 
 
 def test_every_kind_of_change_is_reported(namespace: Namespace, backend: NetlinkBackend) -> None:
-    """Of devices, addresses, rules, routes, next hops and two settings, in both families."""
     with backend.watch() as watch:
         for family, command in CHANGES:
             wait_for("the last word about a change", lambda: not watch.wait(0.02))
@@ -343,3 +347,6 @@ def test_a_flood_of_another_process(namespace: Namespace) -> None:
         assert not watch.wait(0.0)
         namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])
         assert watch.wait(0.0)
+        watch._socket._socket.recvfrom = mock.Mock(side_effect=OSError("without a number"))
+        with raises(BackendError, "failed", match="to changes of routes any more .*Input/output"):
+            watch.wait(0.0)
