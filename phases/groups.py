@@ -95,6 +95,7 @@ def parallel(
         except BaseException as error:  # noqa: BLE001  raised at the end
             # A thread could not be started, or the wait was interrupted. No task may outlive the
             # group: `stop` cancels the tasks that run, and also those that are taken from now on.
+            # This thread takes the rest, so that each task is reported as cancelled.
             stop(error)
             take_tasks()
         for thread in threads:

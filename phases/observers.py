@@ -98,7 +98,7 @@ class LiveTree:
         remove it when the run has ended.
         """
         # The first step of a run has a path of one name. The run is shown if stderr (2) is a
-        # terminal, and no other run is shown: that run would have the lock.
+        # terminal, and no other run has the lock `_TERMINAL`, as each has while it is shown.
         is_start = step.status is Status.RUNNING
         if is_start and len(step.path) == 1 and os.isatty(2) and _TERMINAL.acquire(blocking=False):
             self._root = step

@@ -225,7 +225,7 @@ class _Run:
         # by all runs for which the main thread waits at the same time.
         self.signals: list[int] = []
         # For how many of these signals `_stop` was called already.
-        self._stopped_for = 0
+        self._signals_handled = 0
         self._task = task
         self._action = action
         # Not started by `clock.start`, so that a FakeClock does not count this thread. It already
@@ -293,8 +293,8 @@ class _Run:
         while self.thread.is_alive():
             yield pause
             pause = min(2 * pause, 0.02)
-            for number in self.signals[self._stopped_for :]:
-                self._stopped_for += 1
+            for number in self.signals[self._signals_handled :]:
+                self._signals_handled += 1
                 self._stop(number)
 
     def _stop(self, number: int) -> None:

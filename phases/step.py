@@ -260,9 +260,9 @@ class TaskFailed(PhasesError):  # noqa: N818  reads as what happened
 
 
 def nearest(name: str, steps: Iterable[Step], path: tuple[str, ...]) -> Step:
-    """Find the step with this name (`routes`, or `network/routes`) that is nearest to the step at
-    `path`: inside it, or else beside it, or else further out. If several steps have the same path,
-    such as those of a task and of its undo, the last one is taken.
+    """Of steps that have ended, find the one with this name (`routes`, or `network/routes`) that is
+    nearest to the step at `path`: inside it, or else beside it, or else further out. If several
+    steps have the same path, such as those of a task and of its undo, the last one is taken.
 
     UnknownTask if no step has the name, or if two are equally near.
     """

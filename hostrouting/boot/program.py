@@ -72,7 +72,7 @@ class Program(File):
 @cache
 def _has_our_sources(program: bytes) -> bool:
     """Whether `program` is what `pack` makes of the sources of the running library. Its compiled
-    files and its attrs do not matter.
+    files and its copy of the package attrs do not matter.
     """
     wanted = _our_sources()
     # For a damaged archive, zipfile raises errors of many types, as BadZipFile or struct.error.

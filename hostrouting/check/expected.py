@@ -144,8 +144,8 @@ def _may_be_for_some_users(fib: Fib, default: Route) -> bool:
     default route.
     """
     for applied in fib.applied:
-        # Default routes are taken only from rules without a `to`. Such a rule selects plain packets
-        # to all addresses, or to none, so it is enough to try one address, such as 0.
+        # `_default_routes` has found the route by a rule without a `to`. Such a rule selects plain
+        # packets to all addresses, or to none, so it is enough to try one address, such as 0.
         if applied.rule.table == default.table and applied.selects_plain(0):
             return "uidrange" in dict(applied.conditions)
     return False

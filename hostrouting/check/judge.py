@@ -133,7 +133,8 @@ class Judge:
 
     def opinion_on_route(self, route: Route, *, by_mark_or_iif: bool = False) -> Opinion:
         """The opinion on packets that take this route, by the first of `RULES_FOR_ROUTES` that has
-        one. It is kept in `_opinions` for the next call.
+        one. It is kept in `_opinions` for the next call. `by_mark_or_iif`: the rule that led there
+        selects packets by a mark or a device.
         """
         key = (id(route), by_mark_or_iif)
         if key not in self._opinions:
@@ -153,7 +154,7 @@ class Judge:
             return opinion
         for to_pods in self.devices.routes_to_pods.covering(address):
             # If `route` escapes and is in the table of the route to the pod, its own escape is
-            # reported: the remedy is to delete `route`, and Linux then uses the route to the pod.
+            # returned below: its remedy is to delete `route`, and Linux then uses that to the pod.
             if opinion.grade is Grade.ESCAPE and route.table == to_pods.table:
                 continue
             if _misses(self, route, to_pods):
@@ -238,7 +239,7 @@ def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
 
 def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     """Addresses of this host, broadcast addresses of its networks, and addresses that every link
-    has, such as multicast ones, are fine. None for every other route.
+    has, such as multicast ones, are fine.
 
     A broadcast address of a network is in doubt if it can be a host's address in a larger network
     of the same device: the mask of the smaller network is probably too long.
@@ -246,6 +247,8 @@ def own_address(judge: Judge, taken: TakenRoute) -> Opinion | None:
     A `local` route to more than one address (AnyIP) is an escape, because this host keeps packets
     that are for others. But marked packets are fine by such a route: proxies catch them by `local
     default dev lo`, on every node with Cilium.
+
+    None for every other route.
 
     tests/hosts: azure-nd-one-subnet, calico-ipip; anyip-services, anyip-one-service; istio-tproxy;
     vip-with-a-mask-too-long.

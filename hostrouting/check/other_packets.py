@@ -176,8 +176,8 @@ def by_the_device_of_the_source(judge: Judge, packets: OtherPackets) -> Opinion 
     address. From an address of lo, they are fine by any card, because only the service with this
     address sends them.
 
-    None if connections of this host may have the source. Some of their packets may be for pods,
-    meet the further conditions of the rule, and wrongly leave by this device.
+    None if ordinary connections of this host may have that source: if one is to a pod, its packets
+    should not leave by this device.
 
     tests/hosts: ec2-net-utils, equinix-metal; anycast-address-on-lo.
     """

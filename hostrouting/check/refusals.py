@@ -37,8 +37,8 @@ class Refusals(NamedTuple):
 
     def opinion(self, route: Route) -> Opinion:
         """Judge a route that refuses packets. It is fine if a row of the table of CNIs fits, and
-        the host proves that the route is the CNI's. A row asks for one of three proofs: the CNI has
-        a device on the host ("device"), with the first address of the range ("first"), or with an
+        the host proves that the route is the CNI's: a device of the CNI is there ("device"). Some
+        rows ask for more: that a device has the first address of the range ("first"), or has an
         address or a pod in the range ("inside").
 
         The route is in doubt if a row fits, but nothing of the CNI is inside, or only routes to

@@ -265,8 +265,8 @@ class FamilyReport(NamedTuple):
 
     @property
     def node_ip(self) -> IP | None:
-        """The address for kubelet's `--node-ip`: the only address of the expected devices, if
-        link-local ones do not count. None if there is no such address, or if there are several.
+        """The address for kubelet's `--node-ip`: the only address of the expected devices,
+        without link-local ones. None if there is no such address, or if there are several.
         """
         ips: set[IP] = set()
         for address in self.snapshot.addresses:

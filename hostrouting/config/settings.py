@@ -378,7 +378,7 @@ class RouteOverlapConfig(NamedTuple):
         keeps gated units from starting. In the mode WARN, no verdict does.
         """
         if verdict == "undecided":
-            return self.undecided == "refuse"  # allowed only in the mode STRICT
+            return self.undecided == "refuse"  # a configuration has that only in the mode STRICT
         return self.is_strict and verdict != "ok"
 
 

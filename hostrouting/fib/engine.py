@@ -158,8 +158,8 @@ def _rank(route: Route) -> tuple[bool, int, int]:
     """The sort key of the routes to one prefix: Linux uses the route with the lowest key.
 
     An IPv6 route that is only for packets from some sources comes first (False < True), so that
-    `decide` sees it and says not-judged. The other routes to the prefix do not matter then: Linux
-    sends packets from other sources by a route to a shorter prefix.
+    `decide` sees it and says not-judged. Beside such a route, Linux does not use the others to
+    the prefix, even for packets from other sources: it goes on to a shorter prefix.
     """
     is_for_all_sources = route.source is None
     return is_for_all_sources, *route.rank

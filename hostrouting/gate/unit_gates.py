@@ -79,10 +79,10 @@ def judge_gates(host: Host, units: Sequence[str]) -> tuple[Finding, ...]:
 
 
 def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Finding]:
-    """Yield a finding for each unit whose gate another program's unit file or drop-in cancels. Such
-    a unit starts unchecked, even after an apply of this configuration. The finding is an error in
-    STRICT, and a warning in WARN. It is an error in both if systemd has not read that file yet:
-    the apply, which reloads systemd, would open the gate.
+    """Yield a finding for each unit whose gate is cancelled by another program's unit file or
+    drop-in. Such a unit starts unchecked, even after an apply of this configuration. The finding is
+    an error in STRICT, and a warning in WARN. It is an error in both if systemd has not read that
+    file yet: the apply, which reloads systemd, would open the gate.
 
     What opens all gates at once is left out: the file by which an administrator opens them, and a
     host without systemd.
@@ -91,8 +91,8 @@ def find_cancelled_gates(host: Host, config: HostRoutingConfig) -> Iterator[Find
     for finding in judge_gates(host, gated_units(config)):
         if finding.name == "requirement":  # a file that systemd has not read yet
             yield finding
-        # What opens all gates at once is only a warning. Findings that an apply settles are left
-        # out, too: they have no remedy, if only our drop-in is missing, or the remedy RELOAD.
+        # Warnings are left out, such as one about what opens all gates at once. So is what an apply
+        # settles: a missing drop-in of ours (without a remedy), or a reload that is due.
         elif finding.severity == "error" and finding.remedy not in {None, RELOAD}:
             yield finding._replace(severity=severity)
 

@@ -53,7 +53,7 @@ def write_files(host: Host, plan: Plan) -> Effects | phases.Skip:
             # Markers tell other programs the last verdict, which is for the former configuration.
             remove_markers(host.files)
         writer.stop_units()
-        writer.change_files()
+        writer.change_files()  # and have systemd read them
     return Effects(
         files=writer.changed, operations=tuple(writer.operations), warnings=plan.warnings
     )

@@ -386,8 +386,8 @@ def routes_of_entries(entries: Sequence[Route]) -> tuple[Route, ...]:
 
 
 def _is_joined(entry: Route) -> bool:
-    """Whether Linux lists this stored entry and others as one route. It joins all IPv6 entries that
-    have the same key and a gateway, whoever added them.
+    """Whether Linux would list this stored entry and others with the same key as one route. It
+    joins all IPv6 entries with a gateway, whoever added them.
     """
     # An IPv4 entry, or one with a nexthop object, already has all next hops of its route.
     if entry.prefix.family == IPV4 or entry.nexthop_id is not None:

@@ -41,8 +41,8 @@ def run_guard() -> None:
 
 
 def run_trial() -> None:
-    """Try whether this interpreter can run the gate: load what the gate loads, and decide nothing.
-    An install and `status` run this.
+    """Try whether this interpreter can run the gate: load what the gate loads, and exit with
+    PASSED if that works. An install and `status` run this.
     """
     if sys.version_info < OLDEST_PYTHON:
         sys.exit("it is Python {}.{}".format(*sys.version_info[:2]))

@@ -27,9 +27,9 @@ def has_tunnel(devs: Iterable[str], links: Mapping[str, Link]) -> bool:
 
 
 def doubtful_devs(defaults: Sequence[Route], snapshot: Snapshot) -> frozenset[str]:
-    """Return the devices that may not be the intended uplink: those of the best default route (the
-    first of `defaults`), and those that may be meant instead. Empty if the best default route is
-    not in doubt.
+    """Return the devices among which the intended uplink is in doubt: those of the best default
+    route (the first of `defaults`), and those that may be meant instead. Empty if the best default
+    route is not in doubt.
     """
     if not defaults:
         return frozenset()

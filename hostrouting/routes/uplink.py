@@ -259,9 +259,9 @@ class Uplink:
 
 
 def _hops_of_best(defaults: Iterable[Route], dev: str | None) -> list[NextHop]:
-    """The next hops of the best of these default routes, for a configured route to take over; empty
-    if there is none. With `dev`, only next hops through this device count, and a default route
-    without such a next hop is skipped.
+    """The next hops of the best of these default routes, which a configured route then uses, too;
+    empty if there is none. With `dev`, only next hops through this device count, and a default
+    route without such a next hop is skipped.
     """
     # The best default route comes first.
     for route in with_next_hops(defaults, lambda hop: dev in {None, hop.dev}):

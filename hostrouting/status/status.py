@@ -230,16 +230,16 @@ def _find_moves(config: HostRoutingConfig, host: Host, plan: Plan) -> list[Findi
 
 
 def _findings_of_check(check: HostCheck, plan: Plan | None) -> Iterator[Finding]:
-    """Yield what the check has found, without its notes. While all is right, several default routes
-    are harmless, and the finding about them becomes a note. All is right if no address escapes or
-    is in doubt, and apply would change no route: so it would move none to another NIC.
+    """Yield what the check has found, without its notes. But while all is right, several default
+    routes are harmless, and the finding about them is yielded as a note. All is right if no address
+    escapes or is in doubt, and apply would change no route: so it would move none to another NIC.
     """
     is_right = check.report.verdict == "ok" and not (plan and plan.routes.changes)
     for finding in check.findings:
         if finding.name == "default-routes" and is_right:
             yield finding._replace(severity="note")
         elif finding.severity != "note":
-            # A doubt may end by itself, too. `HostStatus.state` asks whether all that is wrong may.
+            # A doubt may end by itself, as what can be retried may. `HostStatus.state` needs that.
             may_end = finding.can_retry or finding in check.doubts
             yield finding._replace(can_retry=may_end)
 
@@ -295,8 +295,8 @@ def _is_repaired_by_routes(report: CheckReport, plan: Plan) -> bool:
 
 
 def _find_unwritable(files: Files, plan: Plan, command: str) -> Finding | None:
-    """An error if the command has to write files, but their file system is read-only. A repair
-    always writes config.json.
+    """An error if the proposed command has to write files, but their file system is read-only. A
+    repair always writes config.json.
     """
     folder = HostLayout.config_directory
     has_to_write = plan.files or command == repair_line()

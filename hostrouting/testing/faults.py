@@ -60,8 +60,8 @@ class Faulty(Generic[E]):
     @contextmanager
     def call_that_may_fail(self) -> Iterator[None]:
         """Run a call of the fake, whose work is the `with` block, with the faults of a test: count
-        the call, run the functions that are set for it, and raise the error that is set for it,
-        before or after the block.
+        the call, run the functions that are set for it, and raise its error, or else the error of
+        all calls (`fault`), before or after the block.
         """
         self._calls += 1
         number = self._calls

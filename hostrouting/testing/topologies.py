@@ -26,6 +26,7 @@ def h200() -> FakeKernel:
     """
     kernel = plain_vm()
     for number in range(8):
+        # The index 0 stands for the next free one.
         kernel.add_link(Link(name=f"ib{number}", index=0, type=ARPHRD_INFINIBAND))
         kernel.add_address(f"ib{number}", f"172.16.{number + 1}.{number + 10}/16")
     return kernel

@@ -82,7 +82,7 @@ class NetlinkBackend(RouteBackend):
 
     def watch(self) -> Watch:
         """Begin to listen for changes of links, addresses, rules and routes."""
-        from hostrouting.kernel.netlink.watch import NetlinkWatch  # noqa: PLC0415  a check does not listen
+        from hostrouting.kernel.netlink.watch import NetlinkWatch  # noqa: PLC0415  a check needs no watch
 
         with self._attempt("listen to changes of routes"):
             return NetlinkWatch()

@@ -173,7 +173,9 @@ class TestOnLinux:
         assert in_child(ask) == ({}, "not-permitted")
 
     def test_lists_that_change_while_they_are_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """They are read again, a few times; the fifth time is an error."""
+        """They are read again, a few times; the fifth time is an error. An entry may be missing
+        there, so that it does not count as deleted.
+        """
         left = [True] * 5
 
         def change(netlink: Netlink, kind: int, _family: int) -> None:
@@ -186,8 +188,6 @@ class TestOnLinux:
         left += [True] * 4
         assert KernelLinkLayer().look() == VIEW
 
-    def test_an_entry_of_a_list_that_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It may be missing there, so that it does not count as deleted."""
         before_each_list(monkeypatch, lambda each, *_: setattr(each, "list_has_changed", True))
         assert KernelLinkLayer().delete_neighbour(attrs.evolve(FIRST, ip="10.1.0.6")) is False
 

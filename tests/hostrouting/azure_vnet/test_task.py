@@ -86,7 +86,9 @@ def test_what_is_stale_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
-    """By default nothing is changed, no file is written, and the lock is not taken."""
+    """By default nothing is changed, no file is written, and the lock is not taken. Without a
+    section there is nothing to do.
+    """
     caplog.set_level("INFO")
     host = azure.host()
     before = state_of(host)
@@ -102,10 +104,7 @@ def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:
     assert "dryRun is true: nothing is deleted" in caplog.text
     assert state_of(host) == before
     assert host.files.writes == []
-
-
-def test_nothing_configured() -> None:
-    task = azure.task(HostRoutingConfig(), host=azure.host())
+    task = azure.task(HostRoutingConfig(), host=host)
     assert isinstance(run(task), phases.Skip)
     assert str(task.plan()) == "nothing to delete"
 

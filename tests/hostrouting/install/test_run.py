@@ -64,39 +64,32 @@ def test_a_conflict_that_lasts() -> None:
     assert host.files.texts == before
 
 
-class TestGuard:
-    """The routes do not need the guard."""
+def test_a_guard_that_does_not_start() -> None:
+    """All else is done, by each run; then it fails, and says why the guard does not run. If the
+    routes of a task about one section fail, too, the error has both.
+    """
+    manager = FakeManager(failing={LAYOUT.guard_unit: ("bash was not found",)})
+    host = FakeHost(kernel=h200(), manager=manager)
+    report = report_of(Configure(GUARDED, host=host))
 
-    @pytest.fixture
-    def host(self) -> FakeHost:
-        """A host on which its start fails."""
-        manager = FakeManager()
-        manager.failing[LAYOUT.guard_unit] = ("bash was not found",)
-        return FakeHost(kernel=h200(), manager=manager)
+    [failure] = report.failures
+    assert failure.name == "start-guard"
+    assert "failed (exit-code, exit status 1): bash was not found" in str(failure.error)
+    assert "will not start" not in str(failure.error)
+    assert LAYOUT.config_path in effects_of(report.find("install-files").result).files
+    assert len(ours(host)) == len(REPAIR)
 
-    def test_it_does_not_start(self, host: FakeHost) -> None:
-        """All else is done, by each run; then it fails, and says why the guard does not run."""
-        report = report_of(Configure(GUARDED, host=host))
+    lose_routes(host)
+    [failure] = report_of(Configure(GUARDED, host=host)).failures
+    assert failure.name == "start-guard"
+    assert len(ours(host)) == len(REPAIR)
 
-        [failure] = report.failures
-        assert failure.name == "start-guard"
-        assert "failed (exit-code, exit status 1): bash was not found" in str(failure.error)
-        assert "will not start" not in str(failure.error)
-        assert LAYOUT.config_path in effects_of(report.find("install-files").result).files
-        assert len(ours(host)) == len(REPAIR)
-
-        lose_routes(host)
-        [failure] = report_of(Configure(GUARDED, host=host)).failures
-        assert failure.name == "start-guard"
-        assert len(ours(host)) == len(REPAIR)
-
-    def test_a_task_about_one_section(self, host: FakeHost) -> None:
-        """If the guard and the task fail, the error has both."""
-        conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
-        report_of(Configure(conflicting, host=host))
-        guard, routes = report_of(ConfigureStaticRoutes(conflicting, host=host)).failures
-        assert guard.name == "start-guard"
-        assert isinstance(routes.error, RouteConflict)
+    host = FakeHost(kernel=h200(), manager=FakeManager(failing=manager.failing))
+    conflicting = CONFLICTING._replace(guard=GuardConfig(enabled=True))
+    report_of(Configure(conflicting, host=host))
+    guard, routes = report_of(ConfigureStaticRoutes(conflicting, host=host)).failures
+    assert guard.name == "start-guard"
+    assert isinstance(routes.error, RouteConflict)
 
 
 GATED = WANTED._replace(gate=GateConfig(("kubelet.service", MACHINES)))

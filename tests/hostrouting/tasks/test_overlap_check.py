@@ -98,21 +98,8 @@ def test_the_routes_change_before_the_check_has_the_lock(mode: str) -> None:
     assert marker_of(host) == "detected"
 
 
-def test_no_configuration() -> None:
-    """An earlier marker goes with the configuration that it was about."""
-    host, mishaps = mishap_host()
-    checked(host, CIDR)
-
-    def empty() -> None:
-        host.files.texts[LAYOUT.config_path] = "{}"
-
-    mishaps.meanwhile(f"lock {LAYOUT.lock_path}", empty)
-    failure_of(checked, host, CIDR, match="configures nothing")
-    assert marker_of(host) == ""
-
-
 def test_another_configuration_meanwhile() -> None:
-    """It leaves the markers of the other run."""
+    """It leaves the markers of the other run; with none, they go with what they were about."""
     host, mishaps = mishap_host()
     checked(host, CIDR)
     other = CheckRouteOverlap(config(cidrs=("10.0.0.0/8",)), host=host, allow_removal=True)
@@ -121,6 +108,13 @@ def test_another_configuration_meanwhile() -> None:
     error = failure_of(checked, host, CIDR, of=HostError, match=words)
     assert not error.can_retry, "the two would replace each other's for ever"
     assert marker_of(host) == "ok"
+
+    def empty() -> None:
+        host.files.texts[LAYOUT.config_path] = "{}"
+
+    mishaps.meanwhile(f"lock {LAYOUT.lock_path}", empty)
+    failure_of(checked, host, "10.0.0.0/8", mode="STRICT", match="configures nothing")
+    assert marker_of(host) == ""
 
 
 @pytest.mark.parametrize("point", ["watch", "lookup"])

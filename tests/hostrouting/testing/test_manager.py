@@ -36,13 +36,19 @@ def test_a_manager_that_has_yet_to_read() -> None:
     assert manager_of(host).calls == ["reload"]
 
 
-def test_a_stop_ends_what_runs() -> None:
-    """Whoever gave the unit its state; one that has failed has failed still, as in systemd."""
+def test_what_runs_already() -> None:
+    """As with systemd, starting it does nothing, so that is not among the calls. A stop ends it,
+    whoever gave the unit its state; one that has failed has failed still.
+    """
     manager = FakeManager(
         states={"a.service": "active", "b.service": "failed"},
         properties={"c.service": {"ActiveState": "active", "SubState": "running"}, "d.service": {}},
     )
+    for unit in ("a", "c", "d", "d.service"):
+        manager.start(unit, timeout=1)
+    assert manager.calls == ["start d.service"]
     units = ("a.service", "b.service", "c.service", "d.service")
+    assert shown(manager, "ActiveState", *units) == ["active", "failed", "active", "active"]
     for unit in units:
         manager.stop(unit)
     assert shown(manager, "ActiveState", *units) == ["inactive", "failed", "inactive", "inactive"]
@@ -79,15 +85,6 @@ def test_what_the_files_of_a_unit_say() -> None:
             ),
         },
     )
-
-
-def test_a_manager_starts_what_does_not_run() -> None:
-    """As with systemd, starting a unit that runs does nothing, so it is not among the calls."""
-    manager = FakeManager(properties={"b.service": {"ActiveState": "active"}})
-    for unit in ("a", "a.service", "b"):
-        manager.start(unit, timeout=1)
-    assert manager.calls == ["start a.service"]
-    assert shown(manager, "ActiveState", "a") == ["active"]
 
 
 def test_a_pattern() -> None:

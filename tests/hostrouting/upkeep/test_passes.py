@@ -150,16 +150,6 @@ def test_what_linux_does_not_take_back() -> None:
     )
 
 
-def test_a_pass_that_is_cancelled() -> None:
-    """What it has changed is taken back, and no old marker stays."""
-    host = node()
-    make_pass(host, wanting())
-    cancel = mock.Mock(side_effect=[None, Stopped("SIGTERM")])
-    with pytest.raises(Stopped):
-        run_pass(host, host.faults, REPAIRED, done=Done(), raise_if_cancelled=cancel)
-    assert (our_destinations(host), marker_of(host)) == ([], "")
-
-
 @pytest.mark.parametrize("parts", [PARTS, ("static_routes",)])
 def test_routes_are_no_longer_configured(parts: tuple[PassPart, ...]) -> None:
     """Ours go, and no other. No answer of Linux holds a unit back then."""
@@ -269,9 +259,25 @@ def test_no_verdict(mode: Mode, *, can_come: bool) -> None:
     assert marker_of(host) == ""
 
 
-def test_a_marker_that_cannot_be_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a full disk, the old one goes: no verdict is better than a wrong one."""
+def test_no_old_marker_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is about a configuration that is not in force, or of a pass that is cancelled, whose
+    changes are taken back. On a full disk, no verdict is better than a wrong one.
+    """
     host = node()
+    make_pass(host, wanting(mode="WARN"))
+    without = REPAIRED._replace(route_overlap=RouteOverlapConfig())
+    make_pass(host, without, parts=("static_routes",))
+    assert marker_of(host) == "detected", "that part says nothing of it"
+    make_pass(host, without)
+    assert marker_of(host) == ""
+
+    make_pass(host, wanting())
+    assert (our_destinations(host), marker_of(host)) == ([], "detected")
+    cancel = mock.Mock(side_effect=[None, Stopped("SIGTERM")])
+    with pytest.raises(Stopped):
+        run_pass(host, host.faults, REPAIRED, done=Done(), raise_if_cancelled=cancel)
+    assert (our_destinations(host), marker_of(host)) == ([], "")
+
     make_pass(host, wanting())
     host.kernel.ip_route("add", Route.to("172.16.9.0/24", dev="eth0", gateway="10.0.0.1"))
     full = HostError("it is full", what="file")
@@ -317,14 +323,3 @@ def test_a_second_pass(kernel: Callable[[], FakeKernel], destinations: tuple[str
     assert str(second.error) == str(first.error)
     assert (str(host.kernel), host.nftables.tables, host.files.writes) == after
     assert not watch.wait(0.0)
-
-
-def test_cidrs_that_are_no_longer_configured() -> None:
-    """Their marker goes: it would be about a configuration that is not in force."""
-    host = node()
-    make_pass(host, wanting(mode="WARN"))
-    without = REPAIRED._replace(route_overlap=RouteOverlapConfig())
-    make_pass(host, without, parts=("static_routes",))
-    assert marker_of(host) == "detected", "that part says nothing of it"
-    make_pass(host, without)
-    assert marker_of(host) == ""

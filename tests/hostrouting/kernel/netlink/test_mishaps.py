@@ -80,7 +80,9 @@ def test_a_host_that_changes_while_it_is_read(
 
 @pytest.mark.usefixtures("backend")
 def test_messages_of_another_process() -> None:
-    """Those to the socket's port are refused, and those to a group are no answers or reports."""
+    """Those to the socket's port are refused, and those to a group are no answers or reports. If
+    they fill the buffer, a report of the kernel may be among those that were lost.
+    """
     refusal = HEADER.pack(20, 2, 0, 0, 0) + struct.pack("=i", -errno.ENETUNREACH)
     with (
         closing(Netlink(groups=1)) as netlink,
@@ -93,27 +95,20 @@ def test_messages_of_another_process() -> None:
         [answer] = lookup_routes(netlink, [as_ip("127.0.0.1")])
         other.sendto(refusal, (0, 1))
         assert not netlink.take_reports()
-    assert answer.kind == "local"
-
-
-@pytest.mark.usefixtures("backend")
-def test_a_buffer_that_another_process_has_filled() -> None:
-    """Its messages are no reports, but a report of the kernel may be among those that were lost."""
-    with (
-        closing(Netlink(groups=1)) as netlink,
-        closing(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)) as other,
-    ):
         netlink._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         for _ in range(100):
             with suppress(OSError):  # the buffer is full
                 other.sendto(HEADER.pack(HEADER.size, 2, 0, 0, 0), (0, 1))
         assert netlink.take_reports()
+    assert answer.kind == "local"
 
 
 def test_a_list_of_which_linux_says_that_it_changed(
     backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After three readings, the last one is returned as restless, and nothing in it is missing."""
+    """After three readings, the last one is returned as restless, and nothing in it is missing.
+    An answer that is cut short is an error, and never a shorter list.
+    """
     calm, receive = calm_snapshot(backend), Netlink.receive
 
     def marked(netlink: Netlink) -> bytes:
@@ -123,12 +118,6 @@ def test_a_list_of_which_linux_says_that_it_changed(
 
     monkeypatch.setattr(Netlink, "receive", marked)
     assert backend.snapshot() == calm._replace(restless=True)
-
-
-def test_an_answer_that_is_cut_short(
-    backend: NetlinkBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is an error, and never a shorter list."""
     for longest in (100, 101, 1024):
         monkeypatch.setattr("hostrouting.kernel.netlink.socket._LONGEST_PART", longest)
         with raises(BackendError, "failed", match="cut short"):
