@@ -210,8 +210,8 @@ echo 'print(1)' >{PROGRAM}/__main__.py
 """Puts a program there that lets each unit pass, and whose help works."""
 CHANGES = ("chown 1", "chmod 775", "chmod 757")
 FOLDER = HostLayout.config_directory
-DEEP = "a/" * 500
-"""More folders than the gate judges."""
+DEEP = ("a" * 200 + "/") * 5
+"""A longer path than the gate judges."""
 FORGED_PYTHON = rf"rm {PYTHON}; printf '#!/bin/sh\nexit {PASSED}\n' >{PYTHON}; chmod 755 {PYTHON};"
 DAMAGES_OF_PROGRAM = [
     f"rm {PROGRAM}",
