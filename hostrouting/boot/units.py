@@ -23,7 +23,8 @@ HEADER = f"# {MARK}; changes are overwritten.\n"
 
 
 def _program(function: str) -> str:
-    """The shell command that runs this function of `hostrouting.node` with the argument $1.
+    """The words of a shell command, after Python, that run this function of `hostrouting.node` with
+    the argument $1.
 
     The shell opens the program, an archive, once as descriptor 3, and Python imports its modules
     from there (`/proc/self/fd/3`, which `call_code` adds to the folders of modules). If
@@ -33,11 +34,11 @@ def _program(function: str) -> str:
     """
     # With -I -S, Python loads nothing from folders that others may write to. The number before
     # `and` is 0 if the owner is root (0), and neither the group nor others may write (0o22).
-    python = (
-        f'{HostLayout.python_path} -I -S -c "import posix, sys; s = posix.stat(3); '
+    code = (
+        f'-I -S -c "import posix, sys; s = posix.stat(3); '
         f's.st_uid | s.st_mode & 0o22 and sys.exit(99); {HostLayout.call_code.format(function)}"'
     )
-    return f'{python} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
+    return f'{code} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
 
 
 _GATE_SCRIPT = rf"""
@@ -88,30 +89,39 @@ case $reason in *[![:space:]]*)
 esac;
 
 # Whoever can change the program, Python, or a folder on the way to them, could have anything run
-# here as root. `find_untrusted` (gate/trusted.py) judges more, such as the links on the way, but
-# only when Python runs already. This prints the first path that other users can change.
-open_to_others() {{
-  for path in $program $(readlink -f $interpreter); do
-    while [ "$path" ]; do set -- "$@" "$path"; path=${{path%/*}}; done;
+# here as root. Their paths have no links, so the folders in them are all that leads there. Of what
+# `judge` prints, only "safe" will do: else it is the first path that other users can change, or
+# nothing if that cannot be found out. `find_untrusted` (gate/trusted.py) judges more, but only once
+# Python runs.
+python=$(readlink -f $interpreter);
+archive=$(readlink -f $program);
+judge() {{
+  [ ${{#python}} -lt 1000 ] && [ ${{#archive}} -lt 1000 ] || return;
+  set -- /;
+  for path in "$python" "$archive"; do
+    while [ "$path" ]; do [ ! -e "$path" ] || set -- "$@" "$path"; path=${{path%/*}}; done;
   done;
-  ls -ldnL "$@" 2>/dev/null |
-  while read -r mode _ owner _ _ _ _ _ path; do
-    case $mode,$owner in
-      ?????-??-*,0) ;;
-      *) printf "%s\\n" "$path"; break;;
-    esac;
-  done;
+  listing=$(ls -ldn "$@") || return;
+  printf "%s\\n" "$listing" | {{
+    while read -r mode _ owner _ _ _ _ _ path; do
+      case $mode,$owner in
+        ?????-??-*,0) ;;
+        *) printf %s "$path"; exit;;
+      esac;
+    done;
+    printf safe;
+  }};
 }};
-open=$(open_to_others);
+verdict=$(judge);
 
 # A unit may have a network of its own, which the + of the condition does not undo.
 in_network=;
 [ /proc/self/ns/net -ef /proc/1/ns/net ] || in_network="nsenter --target 1 --net --";
-if [ "$open" ]; then
-  status=99;
-else
-  $in_network {_program("gate")} & wait $!;
+if [ "$verdict" = safe ]; then
+  $in_network "$python" {_program("gate")} & wait $!;
   status=$?;
+else
+  status=99;
 fi;
 [ $status != {PASSED} ] || pass;
 [ $status != {REFUSED} ] || exit;
@@ -125,15 +135,19 @@ say "<3>hostrouting: $unit was refused: the gate could not be run (exit $status)
 advice="install Python 3.10 or newer, as the package python3 or python3.N";
 pythons="$interpreter $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)";
 [ $status != 99 ] || {{
-  say "<3>hostrouting: users other than root can change ${{open:-$program}}, so nothing was run";
+  [ "$verdict" != safe ] || verdict=$program;
+  say "<3>hostrouting: users other than root may be able to change ${{verdict:-$program}}, so
+ nothing was run";
   advice="to see what to do, as root: hostrouting status";
   pythons=;
 }};
-for python in $pythons; do
-  help=$(timeout 9 $python -I -S $program --help 2>/dev/null);
+for each in $pythons; do
+  run=$each;
+  [ $each != $interpreter ] || run=$python;
+  help=$(timeout 9 "$run" -I -S "$archive" --help 2>/dev/null);
   case $?$help in
     12[67]) ;;
-    0?*) advice="to see what to do, as root: $python $program status"; break;;
+    0?*) advice="to see what to do, as root: $each $program status"; break;;
     *) advice="to see what to do, as root: hostrouting status";;
   esac;
 done;
@@ -303,7 +317,10 @@ def _render(
 
 def _command(function: str, argument: str) -> str:
     """The command of a unit that runs this function of `hostrouting.node`."""
-    return f"/bin/sh -c 'exec {_escaped(_program(function))}' hostrouting {argument}"
+    return (
+        f"/bin/sh -c 'exec {HostLayout.python_path} {_escaped(_program(function))}' "
+        f"hostrouting {argument}"
+    )
 
 
 def _oneshot(part: str) -> tuple[str, ...]:

@@ -179,8 +179,9 @@ class Judge:
                 continue
             # The hidden route is a CNI's if a CNI makes its device, and packets belong there.
             is_by_cni = any(map(self.devices.cni_row, hidden.devs))
-            is_of_cni = is_by_cni and self.opinion_on_route(hidden).belongs_elsewhere
-            return hidden if is_of_cni else None
+            if is_by_cni and self.opinion_on_route(hidden).belongs_elsewhere:
+                return hidden
+            break  # Linux would use this route, and none after it
         return None
 
     def is_allowed(self, dev: str) -> bool:

@@ -30,8 +30,8 @@ def find_parts(judge: Judge, first: int, last: int) -> Iterator[Part]:
     for low, high in judge.fib.cells(first, last):
         decision, other_ends = judge.fib.ends(low)
         opinion = judge.opinion_on_packets_to(low, decision)
-        others = tuple(judge_other_end(judge, decision, end, low) for end in other_ends)
-        yield Part(low, high, decision, opinion, others)
+        others = dict.fromkeys(judge_other_end(judge, decision, end, low) for end in other_ends)
+        yield Part(low, high, decision, opinion, tuple(others))
 
 
 def join_by_label(labelled: Iterable[tuple[Part, T | None]]) -> Iterator[tuple[T, int, int]]:

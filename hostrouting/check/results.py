@@ -104,7 +104,7 @@ class Part(NamedTuple):
     opinion: Opinion
     """The opinion on plain packets."""
     other_opinions: tuple[Opinion, ...] = ()
-    """The opinions on other packets, such as marked ones."""
+    """The opinions on other packets, such as marked ones, each once."""
 
     @property
     def opinions(self) -> tuple[Opinion, ...]:

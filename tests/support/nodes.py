@@ -122,6 +122,8 @@ def _routes(draw: st.DrawFn, family: int, devs: tuple[str, ...]) -> Route:
     if kind in PATHLESS:
         return route
     hops = [draw(_next_hops(family, devs))]
+    if kind == "local":  # Linux takes no gateway with it
+        hops = [NextHop(hops[0].dev)]
     if kind == "unicast" and draw(_ONE_IN_TEN) == 0:
         hops.append(draw(_next_hops(family, devs)))
     return route._replace(next_hops=tuple(hops), unread=draw(_UNREAD))

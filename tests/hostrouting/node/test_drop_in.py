@@ -209,6 +209,9 @@ echo 'print(1)' >{PROGRAM}/__main__.py
 """
 """Puts a program there that lets each unit pass, and whose help works."""
 CHANGES = ("chown 1", "chmod 775", "chmod 757")
+FOLDER = HostLayout.config_directory
+DEEP = ("a" * 200 + "/") * 5
+"""A longer path than the gate judges."""
 FORGED_PYTHON = rf"rm {PYTHON}; printf '#!/bin/sh\nexit {PASSED}\n' >{PYTHON}; chmod 755 {PYTHON};"
 DAMAGES_OF_PROGRAM = [
     f"rm {PROGRAM}",
@@ -219,8 +222,9 @@ DAMAGES_OF_PROGRAM = [
     *(f"truncate --size={size} {PROGRAM}" for size in ("0", "-1M", "-1")),
     *(f"{FORGERY} {change} {PROGRAM}" for change in CHANGES),
     f"{FORGERY} chmod 757 {PROGRAM}; ln -sf /usr/bin/python3.nothing {PYTHON}",
-    *(f"{FORGED_PYTHON} {change} {HostLayout.config_directory}" for change in CHANGES),
+    *(f"{FORGED_PYTHON} {change} {FOLDER}" for change in CHANGES),
     *(f"{FORGED_PYTHON} {change} {PYTHON}" for change in CHANGES),
+    f"{FORGED_PYTHON} cd {FOLDER}; mkdir -p {DEEP}; mv python {DEEP}; ln -s {DEEP}python",
 ]
 DAMAGES_OF_PYTHON = [
     f"ln -sf /usr/bin/python3.nothing {PYTHON}",
@@ -297,7 +301,8 @@ def test_only_one_status_opens(shell: tuple[str, ...], tmp_path: Path) -> None:
     for number, end in enumerate(ENDS):
         node = SandboxedNode(tmp_path / str(number))
         node.place(HostLayout.program_path).touch()
-        node.files.write(HostLayout.python_path, f"#!/bin/sh\n{end}\n", mode=0o755)
+        node.files.write("/etc/a b/python", f"#!/bin/sh\n{end}\n", mode=0o755)
+        node.files.link(HostLayout.python_path, "/etc/a b/python")
         nodes.append(node)
     for end, (status, log) in zip(ENDS, starts(nodes, *shell), strict=True):
         assert status == (0 if end == "exit 97" else 255), end
