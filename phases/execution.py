@@ -160,7 +160,7 @@ def _record_result(step: Step, result: object) -> None:
     Raises WouldFail if a plan says that the task would fail; the step then has both the plan and
     the error.
     """
-    require_finished(result)
+    require_finished(result)  # not a coroutine, or a generator, that nobody runs
     if isinstance(result, Skip):
         step.status = Status.SKIPPED
         step.reason = result.reason

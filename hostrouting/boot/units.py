@@ -316,7 +316,9 @@ def _render(
 
 
 def _command(function: str, argument: str) -> str:
-    """The command of a unit that runs this function of `hostrouting.node`."""
+    """The command of a unit that runs this function of `hostrouting.node`. The shell opens the
+    program; of its words, `hostrouting` is $0, and `argument` is $1, which the function gets.
+    """
     return (
         f"/bin/sh -c 'exec {HostLayout.python_path} {_escaped(_program(function))}' "
         f"hostrouting {argument}"

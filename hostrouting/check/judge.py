@@ -386,7 +386,8 @@ def route_without_a_gateway(judge: Judge, dev: str, taken: TakenRoute) -> Opinio
 def _are_other_networks_off_link(judge: Judge, dev: str) -> bool:
     """Whether addresses outside the device's own networks are probably not on its link. An uplink
     has a router for them if a default route by it has a gateway. A bridge of pods has only the pods
-    of this node; without an address on the bridge, their network is not known, so this is false.
+    of this node, whose network is that of the address on the bridge. Without such an address, and
+    for any other device, this is not known, so it is false.
     """
     if dev in judge.uplinks.devs:
         return any(has_gateway(default, dev) for default in judge.uplinks.defaults)

@@ -270,7 +270,7 @@ def of_a_vpn(judge: Judge, packets: OtherPackets) -> Opinion | None:
     """Marked packets are fine if they leave only by the card below the tunnel. They are the VPN's
     own packets: the VPN marks them, so that they do not leave by the tunnel again.
 
-    tests/hosts: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named has no default route.
+    tests/hosts: wg-quick-full-tunnel, tailscale-exit-node; tailscale-named (no default route).
     """
     if packets.met_conditions.keys() != {"fwmark"}:  # the rule does not select by the mark alone
         return None

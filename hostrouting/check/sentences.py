@@ -218,8 +218,8 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
 
 def repair_commands(report: CheckReport) -> tuple[str, ...]:
     """The commands that add the routes of a repair (`report.resolved`) until the next boot. These
-    routes do not get the protocol of hostrouting, so `apply` does not delete them, and adds no
-    configured route that leads the same way as one of them.
+    routes do not get the protocol of hostrouting, so `apply` does not delete them. Where one of
+    them leads the same way as a configured route, `apply` does not add that.
 
     There are no commands if a route to add has the key of a present route of ours: Linux refuses to
     add it beside ours, so only a configuration repairs the host.

@@ -200,7 +200,7 @@ def show_with_instances(
     # `instance_pattern` return its own name.
     first, *others = manager.show(names, unused_instance(unit), *instances, instance_pattern(unit))
     shown = {properties["Id"]: properties for properties in others}
-    shown.pop(first["Id"], None)
+    shown.pop(first["Id"], None)  # a unit that is not a template is there twice
     return {unit: first, **shown}
 
 

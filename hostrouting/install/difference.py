@@ -60,9 +60,10 @@ def find_systemd_changes(
     former: HostRoutingConfig | None,
     changes: FileChanges,
 ) -> Iterator[Operation]:
-    """Yield what systemd has to do in a run, in the order of the run: start, restart or stop the
-    guard, and reload. The reload is for files that an earlier run has changed and systemd has not
-    read, perhaps because that run was killed. For its own changes, a run always reloads systemd.
+    """Yield what systemd has to do in a run, in the order of the run: stop the guard, reload, start
+    or restart the guard. The reload is for files that an earlier run has changed and systemd has
+    not read, perhaps because that run was killed. For its own changes, a run always reloads
+    systemd.
 
     `former` is what is installed, or None if it could not be read. Then nobody knows which units
     were gated, and systemd reloads in any case.

@@ -399,8 +399,8 @@ def deletion_command(route: Route) -> str:
     """The `ip` command that deletes this route and no other.
 
     Linux compares only the fields that the command gives, and deletes the route with all of its
-    next hops. So the type and several next hops are left out. The nexthop object is given, or a
-    single next hop of a unicast route.
+    next hops. So the type and several next hops need not be given. The nexthop object is given, or
+    a single next hop of a unicast route.
     """
     words = ["ip" if route.prefix.family == IPV4 else "ip -6", f"route del {route.prefix}"]
     if route.source is not None:

@@ -46,8 +46,9 @@ def _ignore_later_signals() -> None:
     """
     for number in _SIGNALS:
         signal.signal(number, _ignore)  # with SIG_IGN, Python warns if two signals come at once
-    # Python drops an exception that is raised while a destructor runs: then the block of the
-    # TimeLimit goes on. If the block has not ended when the alarm comes, the alarm raises TimeIsUp.
+    # The alarm is for the case that Python drops the handler's exception, as it does while a
+    # destructor runs. If the block of the TimeLimit has not ended by then, the alarm raises
+    # TimeIsUp.
     signal.setitimer(signal.ITIMER_REAL, _TIME_TO_ROLL_BACK)
 
 
