@@ -112,12 +112,12 @@ def a_unit_that_waits_for_a_lock(repaired: System) -> None:
     """Given a service that has locked the node, kubelet waits until it is stopped."""
     gate.lock(repaired)
     repaired.must("systemctl", "restart", "--no-block", KUBELET)
-    wait_for("kubelet", lambda: repaired.show(KUBELET, "SubState") == "condition")
+    reason = f"waiting for {LAYOUT.lock_path}"
+    wait_for("kubelet", lambda: reason in repaired.journal(KUBELET))
     page = hostrouting(repaired, "status").stdout
     assert f"WAITING: {KUBELET} waits in the gate" in page
-    repaired.journal(KUBELET)  # journald may be later than systemd
     line = proposed(page.replace("see: ", "as root: "), "journalctl")
-    assert f"waiting for {LAYOUT.lock_path}" in repaired.must(*line.split())
+    assert reason in repaired.must(*line.split())
     repaired.must("systemctl", "stop", "holder.service")
     wait_for("kubelet", lambda: repaired.show(KUBELET, "ActiveState") == "active")
 
