@@ -94,7 +94,8 @@ esac;
 # nothing if that cannot be found out. `find_untrusted` (gate/trusted.py) judges more, but only once
 # Python runs.
 python=$(readlink -f $interpreter);
-archive=$(readlink -f $program);
+archive=$program;
+[ ! -L $program ] && [ ! -L ${{program%/*}} ] || archive=$(readlink -f $program);
 judge() {{
   [ ${{#python}} -lt 1000 ] && [ ${{#archive}} -lt 1000 ] || return;
   set -- /;
