@@ -113,8 +113,8 @@ class EbtablesProgram:
         if "*nat" in tables:
             listing = self._tool(program, "-t", "nat", "-L", purpose=purpose)
             return read_listing(listing.out, program)
-        # The table nat is not listed. Usually it does not exist, so there are no rules. But if
-        # ebtables-save has warned that it cannot read the tables, there may be some.
+        # The table nat is not listed. Usually it does not exist, and there are no rules. Whether
+        # there are some is unknown if ebtables-save has warned that it cannot read the tables.
         if saved.err or "Table `nat' is incompatible" in saved.out:
             raise tool_error(saved, save, purpose=purpose, what="ebtables")
         return ()

@@ -29,9 +29,9 @@ def owned_paths(files: Files) -> tuple[str, ...]:
        matter, because the next writer would remove them, too,
     2. the drop-ins, and the links and files of our units,
     3. the settings of networkd,
-    4. what is there only until the next boot: the file that opens the gate, which would also open
-       a gate that is installed later, and the guard's note about another program. Without other
-       files of ours, both stay: an administrator may open the gate before an installation,
+    4. the file that opens the gate, because it would also open a gate that is installed later, and
+       the guard's note about another program. If these are our only files, they are not listed: an
+       administrator may open the gate before an installation,
     5. the program, the link to its interpreter, and config.json.
     """
     written_later = _written_later(files)
@@ -70,8 +70,8 @@ def _ours_among(files: Files, paths: Iterable[str]) -> list[str]:
 
 def _is_our_file_or_link(files: Files, path: str) -> bool:
     """Whether hostrouting wrote what is at this path. For most paths, `is_ours` decides. A link
-    that starts our unit at boot is ours if it leads to the unit's path, and that path has no file
-    of somebody else.
+    that starts our unit at boot is ours if it leads to the path of the unit, unless another
+    program's file is there.
     """
     unit_path = _UNIT_OF_LINK.get(path)
     if unit_path is None:

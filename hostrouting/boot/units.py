@@ -89,10 +89,9 @@ case $reason in *[![:space:]]*)
 esac;
 
 # Whoever can change the program, Python, or a folder on the way to them, could have anything run
-# here as root. Their paths have no links, so the folders in them are all that leads there. Of what
-# `judge` prints, only "safe" will do: else it is the first path that other users can change, or
-# nothing if that cannot be found out. `find_untrusted` (gate/trusted.py) judges more, but only once
-# Python runs.
+# here as root. `judge` prints "safe" if nobody else can, or the first path that others can change,
+# or nothing if it cannot find out. Without links in the two paths, their folders are all that leads
+# there. `find_untrusted` (gate/trusted.py) judges more, but only once Python runs.
 python=$(readlink -f $interpreter);
 archive=$program;
 [ ! -L $program ] && [ ! -L ${{program%/*}} ] || archive=$(readlink -f $program);

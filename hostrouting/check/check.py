@@ -207,8 +207,8 @@ def _doubts_about_own_addresses(judge: Judge) -> Iterator[RangeInDoubt]:
 
 def _doubts_about_not_judged(judge: Judge, blocks: Collection[Prefix]) -> Iterator[RangeInDoubt]:
     """Yield a doubt for each rule and route that the engine (`fib`) does not evaluate, if it
-    applies to addresses in these blocks. A rule or route for all addresses counts even if there
-    are no blocks. That is so if no default route is found: the rule or route may lead to one.
+    applies to addresses in these blocks. If no default route is found, there are no blocks. A rule
+    or route for all addresses counts even then, because it may lead to a default route.
     """
     for name, prefix in not_judged(judge.fib):
         if prefix.length == 0 or any(prefix.overlaps(block) for block in blocks):
