@@ -127,11 +127,6 @@ fi;
 [ $status != {REFUSED} ] || exit;
 
 # Any other status, even 0, means that the program did not run to its end.
-say "<3>hostrouting: $unit was refused: the gate could not be run (exit $status), see the lines
- above";
-# Find a Python that can run the program, which may be damaged or gone, for the command to type. 126
-# and 127 say that nothing could be started. An empty file ends with 0, and prints nothing. -I -S:
-# Python loads nothing from folders that other users may write to.
 advice="install Python 3.10 or newer, as the package python3 or python3.N";
 pythons="$interpreter $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)";
 [ $status != 99 ] || {{
@@ -141,6 +136,11 @@ pythons="$interpreter $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)";
   advice="to see what to do, as root: hostrouting status";
   pythons=;
 }};
+say "<3>hostrouting: $unit was refused: the gate could not be run (exit $status), see the lines
+ above";
+# Find a Python that can run the program, which may be damaged or gone, for the command to type. 126
+# and 127 say that nothing could be started. An empty file ends with 0, and prints nothing. -I -S:
+# Python loads nothing from folders that other users may write to.
 for each in $pythons; do
   run=$each;
   [ $each != $interpreter ] || run=$python;
