@@ -160,6 +160,8 @@ a refused range that begins with the address of Flannel's device is its own, unl
   overlap | blackhole 172.0.0.0/8 proto 3; address 172.0.0.0/8 dev flannel.1 \
 | 172.0.0.0/8 services=172.96.0.0/12
   overlap | blackhole 172.0.0.0/7 proto 3; address 172.0.0.0/7 dev flannel.1 | 172.0.0.0/7
+  ok      | blackhole 172.0.0.0/30 proto 3; address 172.0.0.0/30 dev flannel.1 | 172.0.0.0/30
+  overlap | blackhole 172.0.0.0/31 proto 3; address 172.0.0.0/31 dev flannel.1 | 172.0.0.0/31
   overlap | blackhole 172.0.0.0/8 proto 3; address 172.0.0.1/8 dev flannel.1; \
 address 172.0.0.0/8 dev eth1 | 172.0.0.0/8
   ok      | blackhole fd16::/48 proto 3; address fd16::/48 dev flannel.1     | fd16::/48

@@ -27,7 +27,7 @@ from tests.support.node import REPAIRED
 from tests.support.programs import completed, modules_loaded_by
 from tests.support.statuses import right
 from tests.support.tasks import CIDR
-from tests.support.topologies import with_docker
+from tests.support.topologies import vm_of, with_docker
 
 PROGRAM = [sys.executable, "-m", "hostrouting"]
 
@@ -75,7 +75,7 @@ def test_what_the_help_loads() -> None:
         ("render --config - --root /bin/sh", "--root: /bin/sh is not the folder of an image"),
         ("status ''", "hostrouting: UNIT is empty; name a unit\n"),
         ("apply --config x --wait nan", "not between 0 and 86400"),
-        ("apply --config x --wait 86401", "not between 0 and 86400"),
+        ("apply --config x --wait 86400 --confirm 86401", "argument --confirm: 86401 is not "),
     ],
 )
 def test_bad_usage(words: str, problem: str) -> None:
@@ -113,12 +113,16 @@ def test_a_file_that_may_not_be_read() -> None:
     assert said == (3, "", "hostrouting: file.json cannot be read: Permission denied\n")
 
 
-def test_a_device_that_is_typed() -> None:
+def test_a_device_that_is_typed(tmp_path: Path) -> None:
     """`check --dev` expects it instead of the default route's, and so does the repair."""
     said = say("check", CIDR, "--dev", "ib0", kernel=h200())
     assert said.out.startswith("OK: every address of 172.16.0.0/16 leaves through ib0")
     said = say("check", CIDR, "--dev", "eth0", kernel=h200())
     assert f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -" in said.lines
+    two_defaults = vm_of("default via 10.1.0.1 dev eth1 metric 100")
+    (tmp_path / "node.json").write_text(two_defaults.to_json())
+    said = say("repair", CIDR, "--snapshot", str(tmp_path / "node.json"))
+    assert said.err.count("it is unclear whether") == 1
 
 
 @pytest.mark.parametrize("given", ["-", "/dev/fd/{}", "/proc/self/fd/{}", "{1}"])

@@ -296,8 +296,14 @@ def test_a_broken_configuration(host: FakeHost) -> None:
 
 
 def test_a_reason_for_root(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that only root can read opens the gate, too; node/test_drop_in has what else does."""
+    """A file that only root can read opens the gate, too, but only in a folder of root's."""
     host.files.write(LAYOUT.opening_path, "a reason", mode=0o400)
+    host.files.links[LAYOUT.run_directory] = "/run/a"
+    assert [fault.name for fault in judge_gates(host, gated_units(WANTED))] == ["file"]
+    del host.files.links[LAYOUT.run_directory]
+    host.files.owners[LAYOUT.run_directory] = 1
+    assert [fault.name for fault in judge_gates(host, gated_units(WANTED))] == ["file"]
+    host.files.owners.clear()
     monkeypatch.setattr(FakeFiles, "read", Mock(side_effect=HostError("denied", what="file")))
     [fault] = faults(host)
     assert fault.sentence.endswith(": the reason is in the file, which only root can read")

@@ -313,10 +313,11 @@ def test_whole_or_not_at_all(
     """If writing fails half way, the old text stays, and no temporary file is left."""
     path = str(tmp_path / "file")
     HERE.write(path, "old")
-    fails = mock.Mock(side_effect=OSError(number, os.strerror(number)))
+    other = "" if step == "fsync" else f"{path}.new"
+    fails = mock.Mock(side_effect=OSError(number, os.strerror(number), other or None))
     monkeypatch.setattr(os, step, fails)
-    reason = re.escape(f"{os.strerror(number)}; {remedy}")
-    with pytest.raises(HostError, match=f"cannot write .*/file: {reason}") as caught:
+    reason = re.escape(f"{other and f'{other}: '}{os.strerror(number)}; {remedy}")
+    with pytest.raises(HostError, match=f"cannot write {path}: {reason}") as caught:
         HERE.write(path, "new")
     assert caught.value.errno == number
     assert HERE.read(path) == "old"

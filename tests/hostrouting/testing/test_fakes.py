@@ -164,13 +164,14 @@ def test_an_image_has_the_files_of_a_real_one(tmp_path: Path) -> None:
 
 def test_folders_that_refuse_files() -> None:
     """A folder that is broken, and what is in it, or a file; not neighbours with a similar name."""
-    files = FakeFiles(broken={"/etc/systemd": "it is read-only"})
+    files = FakeFiles(broken={"/etc/systemd": "it is read-only"}, owners={"/etc/systemd-old": 1})
     files.broken["/etc/one"] = "it is a fifo"
     with pytest.raises(HostError, match="/etc/one: it is a fifo"):
         files.write("/etc/one", "text")
     with pytest.raises(AssertionError, match="a path in `broken` begins with /"):
         FakeFiles(broken={"etc/one": "it is a fifo"}).write("/etc/one", "text")
     files.write("/etc/systemd-old", "a file")
+    assert not files.owners, "a file that was written is root's"
     for change in (files.write, files.link):
         with pytest.raises(HostError, match="/system/a: it is read-only"):
             change("/etc/systemd/system/a", "text")

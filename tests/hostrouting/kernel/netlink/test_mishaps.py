@@ -248,7 +248,7 @@ def test_attributes_that_end_nowhere() -> None:
 
 
 def test_a_question_that_the_kernel_does_not_understand() -> None:
-    """EINVAL means a blackhole; with words, it means that the question is wrong."""
+    """EINVAL means a blackhole; with words, a wrong question. A kernel may have no rules."""
     netlink, address = mock.Mock(), as_ip("192.0.2.1")
     netlink.dump.return_value = []
     refused = [KernelError(errno.EINVAL)]
@@ -259,11 +259,6 @@ def test_a_question_that_the_kernel_does_not_understand() -> None:
         with pytest.raises(KernelError, match=r"Invalid header|Cannot allocate memory"):
             lookup_routes(netlink, [address])
     assert AskedNames(netlink)[7] == "if7", "the device is gone"
-
-
-def test_a_kernel_without_rules() -> None:
-    """Linux can be built without them, also for IPv6 alone; any other refusal is an error."""
-    netlink = mock.Mock()
     netlink.dump.side_effect = KernelError(errno.EAFNOSUPPORT)
     assert list_rules(netlink, IPV6) == ()
     netlink.dump.side_effect = KernelError(errno.ENOMEM)
