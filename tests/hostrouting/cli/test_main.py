@@ -113,16 +113,18 @@ def test_a_file_that_may_not_be_read() -> None:
     assert said == (3, "", "hostrouting: file.json cannot be read: Permission denied\n")
 
 
-def test_a_device_that_is_typed(tmp_path: Path) -> None:
+def test_a_device_that_is_typed() -> None:
     """`check --dev` expects it instead of the default route's, and so does the repair."""
     said = say("check", CIDR, "--dev", "ib0", kernel=h200())
     assert said.out.startswith("OK: every address of 172.16.0.0/16 leaves through ib0")
     said = say("check", CIDR, "--dev", "eth0", kernel=h200())
     assert f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -" in said.lines
-    two_defaults = vm_of("default via 10.1.0.1 dev eth1 metric 100")
-    (tmp_path / "node.json").write_text(two_defaults.to_json())
-    said = say("repair", CIDR, "--snapshot", str(tmp_path / "node.json"))
+    two_defaults = vm_of("default via 10.1.0.1 dev eth1 metric 100").to_json().encode()
+    said = say("repair", CIDR, "--snapshot", "-", stdin=two_defaults)
     assert said.err.count("it is unclear whether") == 1
+    of_a_cni = vm_of("link cali1 veth; 172.16.7.0/26 via 10.1.0.9 dev eth1 proto 12")
+    said = say("check", CIDR, "--snapshot", "-", stdin=of_a_cni.to_json().encode())
+    assert said.out.count("--allow eth1") == 1, "with what Calico may know"
 
 
 @pytest.mark.parametrize("given", ["-", "/dev/fd/{}", "/proc/self/fd/{}", "{1}"])

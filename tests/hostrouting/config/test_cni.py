@@ -14,7 +14,7 @@ from hostrouting.config.cni import CNIS, cni_row
         ("vxlan-v6.calico", "vxlan", "Calico network"),
         ("vlan.eth.7", "vlan", "AWS VPC CNI marked"),
         ("wg51820", "wireguard", "unbounded-net network"),
-        ("wg518xx", "wireguard", ""),
+        ("wg518ab", "wireguard", ""),
         ("gn167772165", "geneve", "unbounded-net network"),
         ("gn_to_office", "geneve", ""),
         ("ipiptunnel0", "ipip", ""),

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -10,9 +11,10 @@ from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import BackendError
 from hostrouting.install.results import CheckResult
 from hostrouting.install.wanted import Request
+from hostrouting.tasks import task
 from hostrouting.tasks.configure import TASKS, Configure, Remove
 from hostrouting.testing import FakeHost, h200
-from tests.support.tasks import LAYOUT, WANTED, config, manager_of, ours, paths_on, run
+from tests.support.tasks import LAYOUT, WANTED, config, configured, manager_of, ours, paths_on, run
 
 
 @pytest.mark.parametrize("make", [Configure, *TASKS])
@@ -98,3 +100,12 @@ def test_a_removal_on_something_else_than_a_host() -> None:
     wrong: Any = "gpu-1"
     with pytest.raises(TypeError, match="host is 'gpu-1'; "):
         Remove(host=wrong)
+
+
+@pytest.mark.parametrize(("release", "is_older"), [("9.0.0", True), ("10.0.0", False)])
+def test_a_program_of_another_release(release: str, *, is_older: bool) -> None:
+    """If this release is older than the installed one, the plan says so."""
+    host = configured(WANTED)
+    host.files.programs[LAYOUT.program_path] = b'\n__version__ = "10.0.0rc9"\n'
+    with mock.patch.object(task, "__version__", release):
+        assert Configure(WANTED, host=host).plan().is_downgrade is is_older

@@ -110,6 +110,9 @@ def test_what_the_other_fakes_hold() -> None:
         nftables.load("flush ruleset")
     nftables.load("add table ip6 a\ndelete table ip6 a\ntable ip6 a {\n\n}\n")
     assert nftables.listing("a") == "table ip6 a {\n\n}\n"
+    nftables.fault = HostError("nft is gone", what="nft")
+    with pytest.raises(HostError, match="nft is gone"):
+        nftables.listing("a")
     with pytest.raises(RequirementError, match="it is old"):
         FakeInterpreter(broken="it is old").compile("/usr/bin/python3", {})
     view = LinkLayerView(neighbours=(Neighbour("10.9.0.5", "02:00:00:00:00:05", "azure0"),))
