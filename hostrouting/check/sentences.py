@@ -304,7 +304,7 @@ DOUBTS = {
     ),
     "missing-rule": Wording(
         "this host may answer nobody on {where}: no rule looks up table local first",
-        "add the rule, after those of Cilium",
+        "add this rule, which comes after Cilium's",
         "rule add pref 11 lookup local",
     ),
     "not-judged": Wording(
