@@ -129,7 +129,6 @@ class FakeFiles:
     def _check_and_note(self, verb: str, path: str, *kinds: str) -> None:
         # Called before each change of a path. Raise HostError if the path cannot be changed, or has
         # something of another kind than these `kinds`; otherwise note the path in `writes`.
-        assert all(map(os.path.isabs, self.broken)), "a path in `broken` begins with /"  # noqa: S101
         reason = self.broken.get(path) or self._why_broken(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)
