@@ -107,7 +107,7 @@ def test_a_unit_that_does_not_start() -> None:
     """It has failed; one that is masked, or whose template is, is as before."""
     masked = (f"{UNITS}/masked.service", f"{UNITS}/node@.service")
     manager = FakeManager(
-        failing={"a": "no certificate"},
+        failing={"a.service": ("no certificate",)},
         properties={"a.service": {"ActiveState": "inactive", "MainPID": "0"}},
         files=FakeFiles(links=dict.fromkeys(masked, "/dev/null")),
     )
