@@ -96,12 +96,10 @@ class FakeFiles:
         self._remove_entry(path)
         self.links[path] = target
 
-    def remove(self, path: str) -> bool:
-        if not self.look(path):
-            return False
-        self._check_and_note("remove", path, "file", "link")
-        self._remove_entry(path)
-        return True
+    def remove(self, path: str) -> None:
+        if self.look(path):
+            self._check_and_note("remove", path, "file", "link")
+            self._remove_entry(path)
 
     def is_writable(self, folder: str) -> bool:
         return not self._why_broken(folder)
