@@ -443,7 +443,6 @@ class FakeWatch(Watch):
         """
         self._happenings = happenings
         self._is_reported = False
-        self._is_closed = False
         self._clock: Clock | None = None
 
     def report(self) -> None:
@@ -458,8 +457,6 @@ class FakeWatch(Watch):
         something. If none does, wait on the clock for a change by another thread; without a clock,
         return at once.
         """
-        if self._is_closed:
-            raise BackendError("the watch was closed", kind="unusable")
         while self._happenings and not self._is_reported:
             self._happenings.pop(0)()
         if clock is not None:
@@ -470,7 +467,7 @@ class FakeWatch(Watch):
         return is_changed
 
     def close(self) -> None:
-        self._is_closed = True
+        """See Watch. There is nothing to do."""
 
 
 def _address(dev: str, with_length: str, *, scope: int = 0) -> Address:

@@ -43,7 +43,7 @@ class TestFakeKernel(BackendContract):
 
 
 def test_planned_changes() -> None:
-    """A wait calls them until one changes something; a closed watch waits no more."""
+    """A wait calls them until one changes something."""
     kernel, calls = h200(), list[str]()
     with kernel.watch() as watch:
         kernel.later(lambda: calls.append("nothing"))
@@ -53,8 +53,6 @@ def test_planned_changes() -> None:
             assert watch.wait(60) is is_changed
             assert {"ib0", "ib1"} & kernel.snapshot().links_by_name.keys() == left
         assert calls == ["nothing"]
-    with raises(BackendError, "unusable", match="the watch was closed"):
-        watch.wait(0)
 
 
 # Faults: each happens once, at its moment.

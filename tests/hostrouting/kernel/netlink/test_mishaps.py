@@ -310,8 +310,6 @@ def test_more_reports_than_fit(namespace: Namespace, backend: NetlinkBackend) ->
         assert time.thread_time() - began < 0.15, "the watch sleeps"
         namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])
         assert watch.wait(60)
-    with raises(BackendError, "unusable", match="this watch was closed"):
-        watch.wait(0)
 
 
 def test_a_flood_of_another_process(namespace: Namespace) -> None:
