@@ -326,7 +326,8 @@ class FakeKernel(RouteBackend):
             # A route without next hops gets one without a device, which `_accepted_hop` refuses.
             requested = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
-        if route.prefsrc is not None and not self._is_own(route.prefsrc):
+        own_ips = {address.ip for address in self._addresses}
+        if route.prefsrc is not None and route.prefsrc not in own_ips:
             raise KernelError(
                 errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host"
             )
@@ -382,9 +383,6 @@ class FakeKernel(RouteBackend):
                 # For a route with a gateway, the number is smaller.
                 if dev in route.devs and (family == IPV6 or route.scope >= SCOPE_LINK):
                     yield route
-
-    def _is_own(self, ip: IP) -> bool:
-        return any(address.ip == ip for address in self._addresses)
 
     def _insert(self, route: Route, *, must_be_only: bool) -> None:
         """Add a route behind the routes with the same destination and metric. KernelError if the

@@ -312,9 +312,10 @@ class Netlink:
         """Wait for the next answer of the kernel: a message, or several of a list, all complete.
         OSError if no answer comes in time (EAGAIN), or if answers were lost (ENOBUFS).
         """
-        answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
-        while sender != _KERNEL:  # another process can send to a group, too
+        while True:
             answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
+            if sender == _KERNEL:  # another process can send to a group, too
+                break
         if len(answer) == _LONGEST_PART:  # the buffer is full, so there may have been more
             raise KernelError(errno.EBADMSG, "the answer was cut short")
         return answer
