@@ -94,12 +94,9 @@ def text_as(make: Callable[[str], Any], rule: str) -> Reader:
     return read_text
 
 
-def _integer_in(numbers: Any) -> Reader:
-    # A reader of integers that are among `numbers`: a range, or a tuple of a few numbers.
-    if isinstance(numbers, range):
-        rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
-    else:
-        rule = f"is not {' or '.join(map(str, numbers))}"
+def _integer_in(numbers: range) -> Reader:
+    # A reader of the integers of this range.
+    rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
     # `type` and not isinstance, because for Python, True is an integer, too.
     return must(lambda value: type(value) is int and value in numbers, rule)
 
@@ -155,8 +152,8 @@ def _read_unless_empty(reader: Reader, text: Any) -> Any:
 
 def _reader_with_rules(kind: Any, *rules: Any) -> Reader:
     # The reader of Annotated[kind, *rules]: each rule checks or changes what the one before it has
-    # returned. For an integer, the only rule is a range or a tuple of the numbers that it may be.
-    if isinstance(rules[0], range | tuple):
+    # returned. For an integer, a range can be the only rule.
+    if isinstance(rules[0], range):
         return _integer_in(rules[0])
     readers = (reader_of(kind), *rules)
 

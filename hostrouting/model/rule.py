@@ -17,6 +17,7 @@ from hostrouting.model.route import (
     Word,
     table_name,
 )
+from hostrouting.reading import must
 
 RuleAction: TypeAlias = Literal["to_table", "goto", "nop", Refusing]
 
@@ -42,7 +43,7 @@ _WHOLE_MASK = 0xFFFFFFFF
 class Rule(NamedTuple):
     """A policy rule. A selector that is `None` or 0 matches every packet."""
 
-    family: Annotated[int, (4, 6)]
+    family: Annotated[int, must(lambda family: family in {4, 6}, "is not 4 or 6")]
     priority: int
     action: RuleAction = "to_table"
     table: int = 0
