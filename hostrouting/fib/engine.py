@@ -239,17 +239,6 @@ class AppliedRule(NamedTuple):
         meets_all = self._is_inside(address) and self.is_met_by_plain
         return meets_all != self.invert  # with `not`, the other way round
 
-    @property
-    def is_for_a_device(self) -> bool:
-        """Whether the rule selects only packets that this host forwards, by the device on which
-        they arrive (`iif cni0`). A rule `iif lo` does not: packets that this host sends count as
-        arriving on lo.
-
-        Rules with `not` need no answer: for the engine, `not iif cni0` selects every packet
-        (`Fib.applied`), and nobody writes `not iif lo`.
-        """
-        return self.rule.iif not in {None, "lo"}
-
     def _is_inside(self, address: int) -> bool:
         return self.to is None or self.to.first <= address <= self.to.last
 
@@ -445,8 +434,9 @@ class Fib:
                 # as `iif cni0` may capture these. Any other rule for all packets leaves none.
                 if applied.rule.iif != "lo":
                     break
-            # With `rest` decided, only packets that this host forwards are left.
-            elif rest is None or applied.is_for_a_device:
+            # With `rest` decided, only packets that this host forwards are left. Only a rule for the
+            # device on which they arrive (`iif cni0`) selects these.
+            elif rest is None or applied.rule.iif not in {None, "lo"}:
                 captured_selections.add(selection)
                 if plain is None and applied.selects_plain(address):
                     plain = decision
