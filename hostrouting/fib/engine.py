@@ -36,11 +36,11 @@ is right is the question of `hostrouting.check`.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
-from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
+from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, width_of
 from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
@@ -379,7 +379,12 @@ class Fib:
 
     def cells(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield the first and the last address of each cell from `first` to `last`, in order."""
-        return pieces(first, last, self.borders)
+        # Each border begins a cell. One at `first` itself cuts nothing off.
+        borders = self.borders
+        for border in borders[bisect_right(borders, first) : bisect_right(borders, last)]:
+            yield first, border - 1
+            first = border
+        yield first, last
 
     @cached_property
     def borders(self) -> list[int]:
@@ -388,7 +393,11 @@ class Fib:
         """
         prefixes = [route.prefix for route in self.routes]
         prefixes += [rule.dst for rule in self.rules if rule.dst is not None]
-        return borders_of(prefixes)
+        borders: set[int] = set()
+        for prefix in prefixes:
+            borders.add(prefix.first)
+            borders.add(prefix.first + prefix.size)
+        return sorted(borders)
 
     def ends(self, address: int) -> tuple[Decision, tuple[OtherEnd, ...]]:
         """The decision for the plain packet to this address (without a mark, a source or a device),
@@ -434,8 +443,8 @@ class Fib:
                 # as `iif cni0` may capture these. Any other rule for all packets leaves none.
                 if applied.rule.iif != "lo":
                     break
-            # With `rest` decided, only packets that this host forwards are left. Only a rule for the
-            # device on which they arrive (`iif cni0`) selects these.
+            # With `rest` decided, only packets that this host forwards are left. Only a rule for
+            # the device on which they arrive (`iif cni0`) selects these.
             elif rest is None or applied.rule.iif not in {None, "lo"}:
                 captured_selections.add(selection)
                 if plain is None and applied.selects_plain(address):
@@ -486,15 +495,3 @@ class Fib:
     def with_rules(self, added: Iterable[Rule]) -> "Fib":
         """The host after these rules were added, each as the last of its priority."""
         return Fib(self.snapshot._replace(rules=(*self.snapshot.rules, *added)), self.family)
-
-
-def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cut the range of addresses from `first` to `last` at these sorted borders: yield the first
-    and the last address of each piece, in order. Each border begins a piece.
-    """
-    # A border at `first` itself cuts nothing off.
-    inside = borders[bisect_right(borders, first) : bisect_right(borders, last)]
-    for border in inside:
-        yield first, border - 1
-        first = border
-    yield first, last
