@@ -158,14 +158,14 @@ def _rank(route: Route) -> tuple[bool, int, int]:
     """The sort key of the routes to one prefix: Linux uses the route with the lowest key.
 
     An IPv6 route that is only for packets from some sources comes first (False < True), so that
-    `decide` sees it and says not-judged. Beside such a route, Linux does not use the others to
-    the prefix, even for packets from other sources: it goes on to a shorter prefix.
+    `decision_for` sees it and says not-judged. Beside such a route, Linux does not use the others
+    to the prefix, even for packets from other sources: it goes on to a shorter prefix.
     """
     is_for_all_sources = route.source is None
     return is_for_all_sources, *route.rank
 
 
-# What a rule does with the packets that it selects.
+# Which packets a rule selects, and what it does with them.
 
 
 def suppresses(rule: Rule, route: Route) -> bool:
@@ -174,33 +174,6 @@ def suppresses(rule: Rule, route: Route) -> bool:
     """
     limit = rule.suppress_prefixlength
     return limit is not None and route.prefix.length <= limit and route.type not in REFUSING
-
-
-def decide(rule: Rule, route: Route | None) -> Decision | None:
-    """The decision of a rule for packets that it selects; None if they go on to the next rule.
-    `route` is the route to their address in the table of the rule, if there is one.
-
-    The engine does not evaluate `goto`, `suppress_ifgroup`, and IPv6 routes that are only for some
-    sources. If one of these would decide, the decision is not-judged.
-    """
-    if rule.action in REFUSING:
-        return Decision(rule.action, None, rule)
-    if rule.action == "goto":
-        return Decision(NOT_JUDGED, None, rule)
-    if route is None:  # the table has no such route, or the action is nop
-        return None
-    if route.source is not None:
-        return Decision(NOT_JUDGED, None, rule)
-    if route.type == "throw" or suppresses(rule, route):
-        return None
-    # Whether the rule passes over the route depends on the groups of devices, which a snapshot does
-    # not have. But Linux never passes over a route that refuses packets.
-    if rule.suppress_ifgroup is not None and route.type not in REFUSING:
-        return Decision(NOT_JUDGED, None, rule)
-    return Decision(route.type, route, rule)
-
-
-# Which packets a rule selects.
 
 
 class AppliedRule(NamedTuple):
@@ -245,11 +218,27 @@ class AppliedRule(NamedTuple):
     def decision_for(self, address: int) -> Decision | None:
         """The decision for the packets to this address that the rule selects; None if they go on
         to the next rule.
+
+        The engine does not evaluate `goto`, `suppress_ifgroup`, and IPv6 routes that are only for
+        some sources. If one of these would decide, the decision is not-judged.
         """
-        route = None
-        if self.table is not None:
-            route = self.table.best(address)
-        return decide(self.rule, route)
+        rule = self.rule
+        if rule.action in REFUSING:
+            return Decision(rule.action, None, rule)
+        if rule.action == "goto":
+            return Decision(NOT_JUDGED, None, rule)
+        route = None if self.table is None else self.table.best(address)
+        if route is None:  # the table has no such route, or the action is nop
+            return None
+        if route.source is not None:
+            return Decision(NOT_JUDGED, None, rule)
+        if route.type == "throw" or suppresses(rule, route):
+            return None
+        # Whether the rule passes over the route depends on the groups of devices, which a snapshot
+        # does not have. But Linux never passes over a route that refuses packets.
+        if rule.suppress_ifgroup is not None and route.type not in REFUSING:
+            return Decision(NOT_JUDGED, None, rule)
+        return Decision(route.type, route, rule)
 
 
 def conditions_of(rule: Rule) -> tuple[Condition, ...]:
