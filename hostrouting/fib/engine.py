@@ -133,7 +133,11 @@ class Table(ByPrefix):
         """
         # A route with a tos is only for packets with this tos, and the plain packet has none.
         usable = [route for route in routes if not route.tos and not route.is_passed_over]
-        usable.sort(key=_rank)
+        # An IPv6 route that is only for packets from some sources comes first (False < True), so
+        # that `decision_for` sees it and says not-judged. Beside such a route, Linux does not use
+        # the others to the prefix, even for packets from other sources: it goes on to a shorter
+        # prefix.
+        usable.sort(key=lambda route: (route.source is None, *route.rank))
         super().__init__(family, usable)
 
     def best(self, address: int) -> Route | None:
@@ -152,17 +156,6 @@ class Table(ByPrefix):
         """
         covering = self.covering(prefix.first)
         return [route for route in covering if route.prefix == prefix and route.source is None]
-
-
-def _rank(route: Route) -> tuple[bool, int, int]:
-    """The sort key of the routes to one prefix: Linux uses the route with the lowest key.
-
-    An IPv6 route that is only for packets from some sources comes first (False < True), so that
-    `decision_for` sees it and says not-judged. Beside such a route, Linux does not use the others
-    to the prefix, even for packets from other sources: it goes on to a shorter prefix.
-    """
-    is_for_all_sources = route.source is None
-    return is_for_all_sources, *route.rank
 
 
 # Which packets a rule selects, and what it does with them.
