@@ -54,9 +54,6 @@ def test_report() -> None:
     result = report.result
     assert isinstance(result, CheckResult)
     assert str(result.report).startswith("OK: every address of 172.16.0.0/16 leaves through eth0")
-    first, *_, last = str(result).splitlines()
-    assert first == f"changed {LAYOUT.program_path}"
-    assert last == str(result.changes[-1])
 
     again = run(Configure(WANTED, host=host))
     assert isinstance(again, CheckResult)
