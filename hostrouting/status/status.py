@@ -253,7 +253,7 @@ def _findings_of_plan(plan: Plan, files: Files) -> Iterator[Finding]:
         # While our drop-in is on disk, the unit is gated, although config.json does not name it.
         if finding.name != "unit-not-gated" or finding.target not in on_disk:
             yield finding
-    yield from plan.routes.wait_errors
+    yield from with_severity("error", plan.routes.wait_warnings)
     # Either config.json or the host may have changed, so the sentence names both. For a downgrade,
     # `plan.findings` has a finding "route-differs" already.
     if plan.work and not plan.is_downgrade:
