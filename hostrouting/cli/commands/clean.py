@@ -22,7 +22,7 @@ from hostrouting.cli.source import bad_input
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
-from hostrouting.lines import capped, finding_lines
+from hostrouting.lines import finding_lines, indented
 
 _NOTHING_STALE = "nothing of azure-vnet is stale"
 _EMPTY_DOCUMENT: dict[str, Any] = {
@@ -89,4 +89,4 @@ def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:
     if plan.errors:  # such an error refuses the clean-up
         return
     for fate in fates:
-        yield from capped([f"  {entry}" for entry in plan.with_fate(fate)])
+        yield from indented("", plan.with_fate(fate))
