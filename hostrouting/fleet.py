@@ -71,8 +71,6 @@ def check_snapshots(
 def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
     # Find the problem of the node whose snapshot is in this file: the verdict and the escapes of
     # the node as it is now, and the repair that it still needs once `config` is applied.
-    if not path.is_file():  # such as a named pipe, which nobody may ever write into
-        return NodeProblem(NO_VERDICT, "the snapshot is not a file")
     try:
         snapshot = Snapshot.load(path)
     except ConfigError as error:

@@ -1,6 +1,5 @@
 """Each node has the result of `check --snapshot`; those with one problem are a group."""
 
-import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -125,16 +124,6 @@ def test_the_order() -> None:
     problems = [rare, common, common, *(each for other in others for each in [other] * 3)]
     numbered = [(str(number), problem) for number, problem in enumerate(problems)]
     assert [*fleet.group_nodes(reversed(numbered))] == [common, rare, *others]
-
-
-def test_what_is_no_file(tmp_path: Path) -> None:
-    """It has no verdict, and nobody waits for somebody to write into it."""
-    os.mkfifo(tmp_path / "fifo.json")
-    (tmp_path / "folder.json").mkdir()
-    (tmp_path / "endless.json").symlink_to("/dev/zero")
-    assert {*problems_of(tmp_path).values()} == {
-        fleet.NodeProblem(fleet.NO_VERDICT, "the snapshot is not a file")
-    }
 
 
 def test_a_name_of_several_lines(nodes: Path) -> None:
