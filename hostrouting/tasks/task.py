@@ -180,6 +180,5 @@ def _find_newer_release(files: Files) -> Iterator[Finding]:
 
 
 def _numbers(release: str) -> list[int]:
-    """The numbers of a release. A candidate, such as 1.0.0rc1, has those of its release."""
-    final = re.split("[^0-9.]", release)[0]
-    return [int(number) for number in final.split(".") if number]
+    """The numbers of a release, by which releases are compared."""
+    return [int(number) for number in re.findall(r"\d+", release)]
