@@ -171,6 +171,8 @@ class Guard:
         about_fight = self._fight.note(done, self._clock.now())
         if about_fight:
             lines.append((WARNING, about_fight))
+            if not self._fight.is_on:
+                self._said[True].clear()  # the fight is over: say anew how the host is
         return lines
 
     def _say_new(self, lines: list[Line], said: set[Line]) -> None:
