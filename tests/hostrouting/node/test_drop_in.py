@@ -391,8 +391,8 @@ def test_a_signal(node: SandboxedNode, shell: tuple[str, ...], signal: str) -> N
     done = node.run("sh", "-c", script, "sh", *gate(shell))
     status, *log = done.stdout.splitlines()
     assert status == "255"
-    assert "SIGTERM ended this; " in log[-2]
-    assert log[-1] == f"<3>hostrouting: {UNIT} was refused: see the lines above"
+    assert "SIGTERM ended this; " in log[-3]
+    assert log[-2] == f"<3>hostrouting: {UNIT} was refused: see the lines above"
     assert "a signal ended the gate" not in done.stdout
 
 
