@@ -93,7 +93,9 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
                 "the routes of a repair lead to the default gateway, which need not know pods; if "
                 f"{cni} reaches them through {spoken(escape.devs)}, allow that"
             )
-    return Finding(finding_name(escape), severity, family.sentence_of(escape), where, remedy, facts)
+    # A route or a rule that refuses packets is blackhole, unreachable or prohibit.
+    name: Name = escape.kind if escape.kind in NAMES else "refused"
+    return Finding(name, severity, family.sentence_of(escape), where, remedy, facts)
 
 
 def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> bool:
@@ -157,15 +159,6 @@ def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
         if row is not None and route.protocol in row[0].protocols:
             return row[0].name
     return ""
-
-
-def finding_name(escape: Escape) -> Name:
-    """The name of the finding about this escape: its kind, or "refused" if a route or a rule
-    refuses the packets (blackhole, unreachable or prohibit).
-    """
-    if escape.kind in NAMES:
-        return escape.kind
-    return "refused"
 
 
 def _facts_of(escape: Escape) -> dict[str, Any]:
