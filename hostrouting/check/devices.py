@@ -51,10 +51,6 @@ class Devices:
         row = self.cni_row(dev)
         return None if row is None else row[0]
 
-    def has_cni(self, cni: Cni) -> bool:
-        """Whether the host has a device of this CNI."""
-        return any(self.cni_of(dev) is cni for dev in self.links)
-
     def is_used_as(self, dev: str, use: str) -> bool:
         """Whether a CNI uses devices with the name and kind of this one for `use`: pod (it leads to
         one pod), bridge (to the pods of this node), network (to pods of other nodes, or all), or

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import NOT_JUDGED, Decision
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent, prefixes_between
+from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent
 from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
@@ -154,11 +154,6 @@ class Escape(NamedTuple):
     """The route to pods of this node, if the packets do not reach these pods (`PODS_HIDDEN`),
     because Linux uses another route.
     """
-
-    @property
-    def prefixes(self) -> tuple[Prefix, ...]:
-        """The range as prefixes, as few as possible."""
-        return tuple(prefixes_between(self.cidr.family, self.first, self.last))
 
     @property
     def _fate(self) -> str:

@@ -16,7 +16,7 @@ from hostrouting.check.results import OVERLAP, CheckReport, Escape, FamilyReport
 from hostrouting.config.cni import cni_row
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
 from hostrouting.model.link_kinds import is_card, leads_out
-from hostrouting.model.prefix import IPV4, extent, ip_at
+from hostrouting.model.prefix import IPV4, extent, ip_at, prefixes_between
 from hostrouting.model.route import OURS, TABLE_MAIN, Route, deletion_command
 from hostrouting.routes.uplink import TO_HAVE_DEFAULT
 from hostrouting.text import command_of, counted, grouped, spoken
@@ -169,7 +169,7 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
         "cidr": str(escape.cidr),
         "first": str(ip_at(family, escape.first)),
         "last": str(ip_at(family, escape.last)),
-        "prefixes": [str(prefix) for prefix in escape.prefixes],
+        "prefixes": [*map(str, prefixes_between(family, escape.first, escape.last))],
         "kind": escape.kind,
         "devs": list(escape.devs),
         "route": str(decision.route or ""),
