@@ -127,10 +127,9 @@ def reader_of(kind: Any) -> Reader:
         return _reader_with_rules(*parts)
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
         reader = reader_of(parts[0])
-        # A union without None is of the types for IPv4 and IPv6, which have the same reader.
-        if NoneType not in parts:
-            return reader
-        if hasattr(parts[0], "_fields"):  # X is a NamedTuple, which is read from an object
+        # A union without None is of the types for IPv4 and IPv6, which have the same reader. A
+        # NamedTuple is read from an object.
+        if NoneType not in parts or hasattr(parts[0], "_fields"):
             return reader
         return partial(_read_unless_empty, reader)  # an empty text stands for None
     if origin is Literal:

@@ -319,10 +319,7 @@ def _devs_by(next_hops: Iterable[NextHop]) -> tuple[str, ...]:
 
 def devs_of(routes: Iterable[Route]) -> frozenset[str]:
     """All devices through which these routes lead."""
-    devs: set[str] = set()
-    for route in routes:
-        devs.update(route.devs)
-    return frozenset(devs)
+    return frozenset[str]().union(*(route.devs for route in routes))
 
 
 def bare_hop(hop: NextHop) -> NextHop:
