@@ -130,8 +130,8 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     decision = part.decision
     # The routes to the first address are those to the whole part.
     covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
-    covering += judge.devices.routes_to_pods.covering(part.first)  # they may be in other tables
-    for route in covering:
+    to_pods = judge.devices.routes_to_pods.covering(part.first)  # they may be in other tables
+    for route in (*covering, *to_pods):
         # A right route leads the packets where they belong: by another device than the uplink.
         if route != decision.route and judge.opinion_on_route(route).belongs_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]")

@@ -112,12 +112,10 @@ class ByPrefix:
             netmask = every_bit ^ (every_bit >> length)  # the first `length` bits
             self._by_netmask.append((netmask, by_length[length]))
 
-    def covering(self, address: int) -> list[Route]:
-        """The routes whose prefix contains the address, the longest prefix first."""
-        routes: list[Route] = []
+    def covering(self, address: int) -> Iterator[Route]:
+        """Yield the routes whose prefix contains the address, the longest prefix first."""
         for netmask, by_first in self._by_netmask:
-            routes += by_first.get(address & netmask, ())
-        return routes
+            yield from by_first.get(address & netmask, ())
 
 
 class Table(ByPrefix):
@@ -144,11 +142,7 @@ class Table(ByPrefix):
         """The route that Linux uses for plain packets to this address; None if the table has none.
         The longest prefix decides, and of several routes to that prefix, the rank.
         """
-        for netmask, by_first in self._by_netmask:  # the longest netmask first
-            routes = by_first.get(address & netmask)
-            if routes:
-                return routes[0]  # `__init__` has sorted them by rank
-        return None
+        return next(self.covering(address), None)  # `__init__` has sorted them by rank
 
     def routes_to(self, prefix: Prefix) -> list[Route]:
         """The routes to exactly this prefix, the preferred one first. IPv6 routes that are only for
