@@ -170,6 +170,8 @@ class Judge:
         """The CNI's route that Linux would use for this address without `route`, which leads
         through the uplink, and without our routes. A static route, such as one of ours, may be
         older than a CNI, and now hide the CNI's route. None if no CNI's route is hidden.
+
+        tests/hosts: weave-after-a-repair.
         """
         # A route to a single address is always intended.
         if not route.has_gateway or route.prefix.length == 0 or route.prefix.is_single:
