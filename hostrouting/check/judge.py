@@ -233,7 +233,8 @@ def _misses(judge: Judge, route: Route, to_pods: Route) -> bool:
 def refused(judge: Judge, taken: TakenRoute) -> Opinion | None:
     """Judge a route that refuses packets: it is fine only if it is a CNI's, as `Refusals` decides.
 
-    tests/hosts: calico-services-refused, bird-aggregate, flannel-stale-block, calico-drained.
+    tests/hosts: calico-services-refused, bird-aggregate, frr-aggregate, flannel-stale-block,
+    calico-drained.
     """
     if taken.route.type not in REFUSING:
         return None
