@@ -290,7 +290,6 @@ class Fib:
         """
         self.snapshot = snapshot
         self.family = family
-        self.width = width_of(family)
         rules = [rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev]
         rules.sort(key=lambda rule: rule.priority)
         self.rules = tuple(rules)
