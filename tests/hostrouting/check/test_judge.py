@@ -122,7 +122,8 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
   overlap | rule to 172.16.5.0/24 prohibit
   overlap | -main; rule; default via 10.0.0.1 dev eth0 table 100
   overlap | 172.16.5.9/32 dev cali1 metric 9; 172.16.5.9/32 via 10.0.0.1 dev eth0 metric 5
-  overlap | link cni0 bridge; 172.16.6.0/24 dev cni0; rule; blackhole 172.16.6.0/26 proto 80 table 100
+  overlap | link cni0 bridge; 172.16.6.0/24 dev cni0; rule; \
+blackhole 172.16.6.0/26 proto 80 table 100
 what Linux does not use, or only for some packets, leads to no pods and hides none
   ok        | 172.16.5.7/32 dev cali1 dead
   undecided | 172.16.5.7/32 dev cali1 tos 16
