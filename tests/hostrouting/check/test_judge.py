@@ -93,7 +93,7 @@ neighbours are in a network of the device itself
   ok        |                                 | 172.16.5.0/24 allow=eth0
 the bridge of a CNI leads to the pods of its own network, and to single ones
 + address 172.16.1.1/24 dev cni0
-  ok        | 172.16.1.128/25 dev cni0; link veth7 veth cni0; link tap7 tun cni0
+  ok        | 172.16.1.128/25 dev cni0; link veth7 veth cni0; link tap7 tun cni0; link a dummy cni0
   ok        | 172.16.2.7/32 dev cni0
 a bridge's address in the network of the link, which every device has, says nothing of its pods
 + ipv6; -addresses; fd16::/64 dev cni0
