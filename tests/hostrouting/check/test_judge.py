@@ -32,6 +32,8 @@ a rule for some users leads them where all others go
 a default route by InfiniBand is not one
 + -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1; default dev ib0; 0.0.0.0/1 dev ib0
   ok, expected eth0 eth1
+a default route by InfiniBand says nothing of the uplink, even if there is no other
+  no-default-route | -default; default via 172.16.1.1 dev ib0
 of IPv6 default routes with one metric, that of the router with the higher preference is used
 + ipv6; link eth1 nic
   ok, expected eth1             | ::/0 via fe80::2 dev eth1 metric 1024 pref high   | fd96::/108
