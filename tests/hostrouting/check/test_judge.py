@@ -97,6 +97,8 @@ the bridge of a CNI leads to the pods of its own network, and to single ones
 + address 172.16.1.1/24 dev cni0
   ok        | 172.16.1.128/25 dev cni0; link veth7 veth cni0; link tap7 tun cni0; link a dummy cni0
   ok        | 172.16.2.7/32 dev cni0
+a bridge with a card as a port takes packets away if it is not a CNI's
+  overlap   | link br1 bridge; link eth1 nic br1; 172.16.5.0/24 dev br1
 a bridge's address in the network of the link, which every device has, says nothing of its pods
 + ipv6; -addresses; fd16::/64 dev cni0
   ok        | address fe80::1/64 dev cni0 | fd16::/56
