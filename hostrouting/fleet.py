@@ -60,7 +60,7 @@ def check_snapshots(
     paths = sorted(Path(folder).glob("*.json"))  # none if the folder cannot be read
     if not paths:
         raise ConfigError(
-            [Fault("--snapshots", str(folder), "is missing, or has no *.json file", SAVE)]
+            [Fault("--snapshots", str(folder), "is no folder with files *.json", SAVE)]
         )
     # If this function were a generator, it would call the executor only when the caller takes the
     # first result: the executor may be shut down by then.

@@ -85,6 +85,8 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
     cni = _cni_that_leads_there(escape, family)
     if route is not None and _is_to_be_deleted(route, escape, family):
         remedy = Remedy("if that route is not intended", deletion_command(route))
+    elif route is not None and route.protocol == OURS and escape.hidden is not None:
+        remedy = Remedy(f"if the pods are right, take {route.prefix} out of staticRoutes.routes")
     elif cni or _may_be_intended(escape, family):
         links = family.snapshot.links_by_name
         facts["mayAllow"] = {dev: links[dev].kind for dev in links if dev in escape.devs}
@@ -104,13 +106,15 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
     A route through devices is to be deleted only if no static route can repair the range
     (`_is_stuck`). Even then, these stay: a default route, a route of ours, and a route in another
-    table than main, which may be a VPN's. A route that hides pods of this node (PODS_HIDDEN) stays,
-    too: the route to the pods may be the wrong one.
+    table than main, which may be a VPN's. A route that hides pods of this node (PODS_HIDDEN) and
+    has no gateway stays, too: it may be to the network of a card.
     """
     if not escape.devs:  # no packet leaves: the route refuses them or keeps them
         return True
     if route.table != TABLE_MAIN or route.prefix.length == 0 or route.protocol == OURS:
         return False
+    if escape.hidden is not None:
+        return route.has_gateway
     return escape.kind == OVERLAP and _is_stuck(escape, family)
 
 
@@ -278,8 +282,8 @@ class Wording(NamedTuple):
 DOUBTS = {
     "default-routes": Wording(
         "it is unclear whether packets to {where} should leave through {reason}",
-        "name the intended devices, of IPv4 and IPv6, in routeOverlap.expectedDevs, or with "
-        "--dev NAME of check and repair",
+        "write the right devices, of IPv4 and IPv6, into routeOverlap.expectedDevs, or name them "
+        "with --dev for check and repair",
     ),
     "two-cnis": Wording(
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",
@@ -288,8 +292,8 @@ DOUBTS = {
     ),
     "doubtful-route": Wording(
         "packets to {where} may be lost: {reason}",
-        "if the first route in brackets is not intended, by a CNI for example, delete it, or take "
-        "it out of staticRoutes.routes",
+        "if no program needs the first route in brackets, delete it, or take it out of "
+        "staticRoutes.routes; if Linux has made it (proto kernel), correct its device's address",
     ),
     "other-packets": Wording(
         "some packets to {where} are routed differently, by rule {reason}",

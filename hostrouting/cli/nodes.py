@@ -45,7 +45,7 @@ def _lines(groups: Mapping[NodeProblem, list[str]]) -> Iterator[str]:
         yield f"  {printable(spoken(nodes, most=6))}"  # a file name can have several lines
         if problem.repair:
             yield (
-                "  repair, for staticRoutes.routes of their configuration, in place of those with "
+                "  put these into staticRoutes.routes of their configuration, in place of those to "
                 "the same destination:"
             )
             yield f"    {json.dumps(json_value(problem.repair))}"
