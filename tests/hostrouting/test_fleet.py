@@ -155,5 +155,5 @@ def test_the_exit_code(nodes: Path, monkeypatch: pytest.MonkeyPatch, kept: str, 
 
 @pytest.mark.parametrize("folder", ["", "missing"])
 def test_folders_without_snapshots(folder: str, tmp_path: Path) -> None:
-    with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match=r"is no folder with files \*.json"):
+    with ThreadPoolExecutor(1) as executor, pytest.raises(ConfigError, match="is no folder"):
         fleet.check_snapshots(tmp_path / folder, CONFIG, executor)
