@@ -64,11 +64,13 @@ class InstallTask:
         """Refuse what a run would notice only after its first change, or never: an `allow_removal`
         such as "no", which would count as true, and a `wait` that is not a number.
         """
-        if self.allow_removal not in {True, False} or self.wait < 0:
+        name = type(self).__name__
+        if self.allow_removal not in {True, False}:
             raise ValueError(
-                f"{type(self).__name__}: allow_removal is {self.allow_removal!r}, and wait is "
-                f"{self.wait}; they must be True or False, and at least 0 seconds"
+                f"{name}: allow_removal is {self.allow_removal!r}; it must be True or False"
             )
+        if not self.wait >= 0:  # not `< 0`, because nan is neither
+            raise ValueError(f"{name}: wait is {self.wait}; it must be 0 seconds or more")
 
     @property
     def request(self) -> Request:

@@ -73,9 +73,10 @@ def test_report() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"wait": "60"}, "'<' not supported"),
-        ({"wait": -1}, "Configure: .* wait is -1; "),
-        ({"allow_removal": "no"}, "Configure: allow_removal is 'no', .* must be True or False"),
+        ({"wait": "60"}, "'>=' not supported"),
+        ({"wait": -1}, "Configure: wait is -1; it must be 0 seconds or more"),
+        ({"wait": float("nan")}, "Configure: wait is nan; "),
+        ({"allow_removal": "no"}, "Configure: allow_removal is 'no'; it must be True or False"),
     ],
 )
 def test_arguments_that_are_refused(wrong: dict[str, Any], words: str) -> None:
