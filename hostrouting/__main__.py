@@ -15,18 +15,14 @@ def run() -> int:
     because its settings of signals and of the garbage collector are changed.
     """
     if sys.version_info < OLDEST_PYTHON:
-        sys.stderr.write(_too_old_message() + "\n")
+        needed = "hostrouting needs Python {}.{} or newer".format(*OLDEST_PYTHON)
+        present = "{} is Python {}.{}.{}".format(sys.executable, *sys.version_info[:3])
+        remedy = "start it with a newer one, such as python3.11, or install one"
+        sys.stderr.write(f"{needed}, and {present}; {remedy}\n")
         return 2  # `codes.BAD_INPUT`
     from hostrouting.cli import run as run_command_line  # noqa: PLC0415  an older Python cannot read it
 
     return run_command_line()
-
-
-def _too_old_message() -> str:
-    # What to tell somebody whose Python is too old: which one is needed, and which one runs now.
-    needed = "hostrouting needs Python {}.{} or newer".format(*OLDEST_PYTHON)
-    present = "{} is Python {}.{}.{}".format(sys.executable, *sys.version_info[:3])
-    return f"{needed}, and {present}; start it with a newer one, such as python3.11, or install one"
 
 
 if __name__ == "__main__":

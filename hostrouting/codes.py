@@ -8,10 +8,3 @@ CODE_OF_VERDICT = {
     "ok": FINE,
 }
 """The exit code of each verdict."""
-
-
-def worst_code(*codes: int) -> int:
-    """The exit code for several results: that of the worst one. A problem (1) is worse than bad
-    input (2), which is worse than no answer (3): the lowest code is the worst, except 0 (fine).
-    """
-    return min({*codes} - {FINE}, default=FINE)

@@ -60,7 +60,7 @@ def check_snapshots(
     paths = sorted(Path(folder).glob("*.json"))  # none if the folder cannot be read
     if not paths:
         raise ConfigError(
-            [Fault("--snapshots", str(folder), "is missing, or has no *.json file", SAVE)]
+            [Fault("--snapshots", str(folder), "is no folder with files *.json", SAVE)]
         )
     # If this function were a generator, it would call the executor only when the caller takes the
     # first result: the executor may be shut down by then.
@@ -71,8 +71,6 @@ def check_snapshots(
 def _judge_file(path: Path, *, config: HostRoutingConfig) -> NodeProblem:
     # Find the problem of the node whose snapshot is in this file: the verdict and the escapes of
     # the node as it is now, and the repair that it still needs once `config` is applied.
-    if not path.is_file():  # such as a named pipe, which nobody may ever write into
-        return NodeProblem(NO_VERDICT, "the snapshot is not a file")
     try:
         snapshot = Snapshot.load(path)
     except ConfigError as error:

@@ -2,20 +2,12 @@
 `SHOWN` things of a kind.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from hostrouting.finding import Finding, Remedy
 
 SHOWN = 20
 """How many things of one kind a page has; the JSON contains all."""
-
-
-def capped(lines: Sequence[str]) -> Iterator[str]:
-    """The first SHOWN of these lines, and a line that says how many more there are, so that a page
-    stays short.
-    """
-    yield from lines[:SHOWN]
-    yield from count_of_others(lines)
 
 
 def count_of_others(things: Sequence[object]) -> Iterator[str]:
@@ -26,9 +18,13 @@ def count_of_others(things: Sequence[object]) -> Iterator[str]:
         yield f"  ... and {len(things) - SHOWN:,} more; --json shows all"
 
 
-def indented(verb: str, things: Iterable[object]) -> Iterator[str]:
-    """A line for each thing, which begins with the verb; see `capped`."""
-    yield from capped([f"  {verb}{thing}" for thing in things])
+def indented(verb: str, things: Sequence[object]) -> Iterator[str]:
+    """A line for each of the first SHOWN things, which begins with the verb, and a line that says
+    how many more there are, so that a page stays short.
+    """
+    for thing in things[:SHOWN]:
+        yield f"  {verb}{thing}"
+    yield from count_of_others(things)
 
 
 def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:

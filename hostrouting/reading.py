@@ -94,12 +94,9 @@ def text_as(make: Callable[[str], Any], rule: str) -> Reader:
     return read_text
 
 
-def _integer_in(numbers: Any) -> Reader:
-    # A reader of integers that are among `numbers`: a range, or a tuple of a few numbers.
-    if isinstance(numbers, range):
-        rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
-    else:
-        rule = f"is not {' or '.join(map(str, numbers))}"
+def _integer_in(numbers: range) -> Reader:
+    # A reader of the integers of this range.
+    rule = f"is not an integer from {numbers[0]} to {numbers[-1]}"
     # `type` and not isinstance, because for Python, True is an integer, too.
     return must(lambda value: type(value) is int and value in numbers, rule)
 
@@ -130,10 +127,9 @@ def reader_of(kind: Any) -> Reader:
         return _reader_with_rules(*parts)
     if origin in {Union, UnionType}:  # X | None; null is never read, because it counts as absent
         reader = reader_of(parts[0])
-        # A union without None is of the types for IPv4 and IPv6, which have the same reader.
-        if NoneType not in parts:
-            return reader
-        if hasattr(parts[0], "_fields"):  # X is a NamedTuple, which is read from an object
+        # A union without None is of the types for IPv4 and IPv6, which have the same reader. A
+        # NamedTuple is read from an object.
+        if NoneType not in parts or hasattr(parts[0], "_fields"):
             return reader
         return partial(_read_unless_empty, reader)  # an empty text stands for None
     if origin is Literal:
@@ -155,8 +151,8 @@ def _read_unless_empty(reader: Reader, text: Any) -> Any:
 
 def _reader_with_rules(kind: Any, *rules: Any) -> Reader:
     # The reader of Annotated[kind, *rules]: each rule checks or changes what the one before it has
-    # returned. For an integer, the only rule is a range or a tuple of the numbers that it may be.
-    if isinstance(rules[0], range | tuple):
+    # returned. For an integer, a range can be the only rule.
+    if isinstance(rules[0], range):
         return _integer_in(rules[0])
     readers = (reader_of(kind), *rules)
 

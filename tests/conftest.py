@@ -25,9 +25,7 @@ CI = bool(os.environ.get("CI"))
 # No test fails because the machine is busy: nothing has a deadline, and examples may be made
 # slowly. Where CI is set, Hypothesis would make the same examples even in the long profile.
 _PATIENT = hypothesis.settings(
-    deadline=None,
-    derandomize=False,
-    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    deadline=None, derandomize=False, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.register_profile(
     "default",

@@ -248,12 +248,9 @@ def test_first_words() -> None:
 
 
 def test_findings() -> None:
-    """docs/findings.md has a section for each finding, and no other."""
+    """docs/findings.md has a section for each finding, and no other, and the facts of overlaps."""
     headings = re.findall(r"^### (.*)$", PAGES["docs/findings.md"], re.MULTILINE)
     assert sorted(headings) == sorted(NAMES)
-
-
-def test_facts() -> None:
     printed: set[str] = set()
     for line in DOCUMENTS:
         for finding in json.loads(line).get("findings", ()):
@@ -277,7 +274,7 @@ def sentences_in_code() -> Iterator[str]:
 
 
 def test_messages() -> None:
-    """docs/findings.md has the words of each message, for which an operator searches."""
+    """docs/findings.md has the words of each message, and each reason why no route repairs."""
     texts = "\n".join(sentences_in_code())
     quoted: list[str] = []
     for section in PAGES["docs/findings.md"].split("\n### ")[1:]:
@@ -285,9 +282,6 @@ def test_messages() -> None:
         assert quotes, section
         quoted += "…".join(quotes).split("…")
     assert [words for words in quoted if words.strip(" […];:") not in texts] == []
-
-
-def test_reasons_why_no_route_repairs() -> None:
     explained = PAGES["docs/findings.md"].partition("### unsafe\n")[2].partition("\n### ")[0]
     assert re.findall(r"^- `([\w-]+)`:", explained, re.MULTILINE) == [*get_args(Reason)]
 

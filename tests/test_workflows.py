@@ -39,14 +39,10 @@ def test_scripts(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_actions() -> None:
-    """Each is pinned by its commit: a tag can be moved."""
+def test_actions_and_rights() -> None:
+    """Actions are pinned. Only the job that publishes may write, and it runs none of our code."""
     for action in steps("uses"):
         assert re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", action)
-
-
-def test_rights() -> None:
-    """Only the job that publishes may write, and it does not run what the repository contains."""
     for workflow in WORKFLOWS:
         for settings in (workflow, *workflow["jobs"].values()):
             if "write" in settings.get("permissions", {}).values():

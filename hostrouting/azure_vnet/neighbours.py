@@ -237,9 +237,7 @@ def _delete_if_unchanged(netlink: Netlink, neighbour: Neighbour) -> bool:
     """
     family = AF_OF[neighbour.ip.version]
     indexes = {link.name: link.index for link in list_links(netlink)}
-    index = indexes.get(neighbour.dev)
-    if index is None:
-        return True  # the device is gone, and Linux deleted its entries
+    index = indexes.get(neighbour.dev, 0)  # 0 if the device is gone: it has no entries then
     packed_ip = neighbour.ip.packed
     expected = _Entry(index, packed_ip, neighbour.mac, is_permanent=True)
     # What this device has for this address now: an entry begins with the index and the address.

@@ -1,6 +1,6 @@
 """The files that a configuration puts on a host, each with its path, its content and its mode.
 
-`files_of` says which files these are. `apply` writes what differs from them, and `plan` and
+`wanted_files` says which files these are. `apply` writes what differs from them, and `plan` and
 `status` show it. A removal is an `apply` of a configuration that asks for nothing. Files that are
 not wanted any more are found on the host by their paths: a new path also has to be added to
 `on_disk.owned_paths`. `install.write` has the order of removals: most come before the writes.
@@ -26,7 +26,6 @@ from hostrouting.host.layout import HostLayout
 if TYPE_CHECKING:
     from hostrouting.host.base import Files
     from hostrouting.host.host import Host
-    from hostrouting.host.interpreter import Interpreter
 
 UNIT_OF_PART: dict[PassPart, str] = {
     "static_routes": HostLayout.routes_unit,
@@ -51,22 +50,10 @@ class ConfigFile(File):
 
 
 def wanted_files(host: Host, config: HostRoutingConfig) -> tuple[File, ...]:
-    """The files that this configuration puts on this host. The host's interpreter compiles the
-    program in advance. An image gets only the sources, because its interpreter cannot be run here.
-
-    If no interpreter is found, the link to it leads to the usual path, where one can be installed.
-    """
-    interpreter = host.interpreter
-    compiler = None if host.is_image else interpreter
-    return files_of(config, compiler, python=interpreter.find() or USUAL_PATH)
-
-
-def files_of(
-    config: HostRoutingConfig, compiler: Interpreter | None = None, *, python: str
-) -> tuple[File, ...]:
-    """The files and links that this configuration puts on a node, in the order in which a run
-    writes them; none if it asks for nothing. `compiler` compiles the program (None: only sources),
-    and `python` is the path of the interpreter on the node.
+    """The files and links that this configuration puts on this host, in the order in which a run
+    writes them; none if it asks for nothing. The host's interpreter compiles the program in
+    advance. An image gets only the sources, because its interpreter cannot be run here. If no
+    interpreter is found, the link to it leads to the usual path, where one can be installed.
 
     A run can be killed between two files, so each comes before those that need it: the program
     before config.json, which an older program might not understand, and both before the units that
@@ -78,8 +65,9 @@ def files_of(
     files: list[File] = []
     # Without a gated unit, the configuration has no service or guard that would run the program.
     if gated:
-        files.append(Program(interpreter=compiler))
-        files.append(File(HostLayout.python_path, target=python))
+        interpreter = host.interpreter
+        files.append(Program(interpreter=None if host.is_image else interpreter))
+        files.append(File(HostLayout.python_path, target=interpreter.find() or USUAL_PATH))
     files.append(ConfigFile(HostLayout.config_path, render_config(config)))
     for part in config.parts:
         files += _unit_files(UNIT_OF_PART[part])

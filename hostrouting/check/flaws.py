@@ -42,8 +42,8 @@ def find_flaws(judge: Judge) -> Iterator[Finding]:
             sentence,
             spoken(cards),
             Remedy(
-                "name the intended devices in routeOverlap.expectedDevs, or with --dev NAME of "
-                "check and repair"
+                "write the right devices into routeOverlap.expectedDevs, or name them with --dev "
+                "for check and repair"
             ),
             {"candidates": [*used, *cards]},
         )

@@ -53,7 +53,7 @@ class Refusals(NamedTuple):
             for row in cni.refusals:
                 if not self._fits(cni, row, route):
                     continue
-                has_cni = self.devices.has_cni(cni)
+                has_cni = any(self.devices.cni_of(dev) is cni for dev in self.devices.links)
                 # `_fits` has asked for the proof "first", and `has_cni` is the proof "device".
                 is_inside = any(self.devices.cni_of(dev) is cni for dev in inside)
                 if has_cni and (row.proof != "inside" or is_inside):

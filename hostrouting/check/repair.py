@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # would refuse or ignore the CNI's route, and the pods would be lost.
 _HIGH_METRIC = 2048
 _NO_DEVICE = Why("no-device", "name the device in routeOverlap.expectedDevs first")
-_NOT_PROVEN = Why("not-proven", "no route is more specific there, or packets would still be lost")
+_NOT_PROVEN = Why("not-proven", "Linux would not use another static route, or lose packets by it")
 
 
 class Change(NamedTuple):
@@ -130,8 +130,8 @@ def _why_delete_instead(judge: Judge, part: Part) -> Why | None:
     decision = part.decision
     # The routes to the first address are those to the whole part.
     covering = judge.fib.tables[TABLE_MAIN].covering(part.first)
-    covering += judge.devices.routes_to_pods.covering(part.first)  # they may be in other tables
-    for route in covering:
+    to_pods = judge.devices.routes_to_pods.covering(part.first)  # they may be in other tables
+    for route in (*covering, *to_pods):
         # A right route leads the packets where they belong: by another device than the uplink.
         if route != decision.route and judge.opinion_on_route(route).belongs_elsewhere:
             return Why("below-a-cni", f"[{decision}] hides [{route}]")
@@ -375,8 +375,7 @@ def _useful_routes(routes: Sequence[Route], changes: Iterable[Change]) -> list[R
 def _why_no_route_helps(part: Part, why_not_made: Why | None = None) -> Why:
     """Why no route in table main repairs this part. There are three reasons: an earlier rule
     decides, so Linux does not look up table main; a route could not be made (`why_not_made`); or
-    no new route is more specific than the present one, or packets would still be lost with it
-    (`_NOT_PROVEN`).
+    Linux would not use a new route, or packets would still be lost with it (`_NOT_PROVEN`).
     """
     # If nothing escapes with the routes, but something is newly in doubt, the decision for plain
     # packets gives the reason.

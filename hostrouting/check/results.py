@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from hostrouting.config.settings import StaticRoute
 from hostrouting.fib.engine import NOT_JUDGED, Decision
 from hostrouting.finding import Finding
-from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent, prefixes_between
+from hostrouting.model.prefix import IP, LINK_LOCAL, Prefix, extent
 from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
@@ -156,11 +156,6 @@ class Escape(NamedTuple):
     """
 
     @property
-    def prefixes(self) -> tuple[Prefix, ...]:
-        """The range as prefixes, as few as possible."""
-        return tuple(prefixes_between(self.cidr.family, self.first, self.last))
-
-    @property
     def _fate(self) -> str:
         """What happens to the packets, in words: "leaves through eth1", or "is dropped" if they
         leave by no device. The verb is "may leave through" if packets escape only by some devices
@@ -263,19 +258,6 @@ class FamilyReport(NamedTuple):
             return "undecided"
         return "ok"
 
-    @property
-    def node_ip(self) -> IP | None:
-        """The address for kubelet's `--node-ip`: the only address of the expected devices,
-        without link-local ones. None if there is no such address, or if there are several.
-        """
-        ips: set[IP] = set()
-        for address in self.snapshot.addresses:
-            if address.dev not in self.expected_devs or address.ip in LINK_LOCAL:
-                continue
-            if address.ip.version == self.family:
-                ips.add(address.ip)
-        return ips.pop() if len(ips) == 1 else None
-
     def why_unrepaired(self, address: int) -> Why | None:
         """Why no route of the repair brings packets to this address, which escapes, back to an
         expected device. None if a route does.
@@ -351,12 +333,21 @@ class CheckReport(NamedTuple):
 
     @property
     def node_ips(self) -> dict[int, IP]:
-        """By family (4, 6): the address for kubelet's `--node-ip` (`FamilyReport.node_ip`).
-        Families without such an address are left out.
+        """By family (4, 6): the address for kubelet's `--node-ip`, which is the only address of the
+        expected devices, without link-local ones. A family without such an address, or with
+        several, is left out.
         """
-        return {
-            report.family: report.node_ip for report in self.families if report.node_ip is not None
-        }
+        node_ips: dict[int, IP] = {}
+        for report in self.families:
+            of_uplink = {
+                address.ip
+                for address in report.snapshot.addresses
+                if address.dev in report.expected_devs and address.ip not in LINK_LOCAL
+            }
+            ips = [ip for ip in of_uplink if ip.version == report.family]
+            if len(ips) == 1:
+                node_ips[report.family] = ips[0]
+        return node_ips
 
     @property
     def doubts(self) -> tuple[Finding, ...]:

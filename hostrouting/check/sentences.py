@@ -16,7 +16,7 @@ from hostrouting.check.results import OVERLAP, CheckReport, Escape, FamilyReport
 from hostrouting.config.cni import cni_row
 from hostrouting.finding import NAMES, Finding, Name, Remedy, Severity
 from hostrouting.model.link_kinds import is_card, leads_out
-from hostrouting.model.prefix import IPV4, extent, ip_at
+from hostrouting.model.prefix import IPV4, extent, ip_at, prefixes_between
 from hostrouting.model.route import OURS, TABLE_MAIN, Route, deletion_command
 from hostrouting.routes.uplink import TO_HAVE_DEFAULT
 from hostrouting.text import command_of, counted, grouped, spoken
@@ -85,6 +85,8 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
     cni = _cni_that_leads_there(escape, family)
     if route is not None and _is_to_be_deleted(route, escape, family):
         remedy = Remedy("if that route is not intended", deletion_command(route))
+    elif route is not None and route.protocol == OURS and escape.hidden is not None:
+        remedy = Remedy(f"if the pods are right, take {route.prefix} out of staticRoutes.routes")
     elif cni or _may_be_intended(escape, family):
         links = family.snapshot.links_by_name
         facts["mayAllow"] = {dev: links[dev].kind for dev in links if dev in escape.devs}
@@ -93,7 +95,9 @@ def _describe_escape(escape: Escape, family: FamilyReport, severity: Severity) -
                 "the routes of a repair lead to the default gateway, which need not know pods; if "
                 f"{cni} reaches them through {spoken(escape.devs)}, allow that"
             )
-    return Finding(finding_name(escape), severity, family.sentence_of(escape), where, remedy, facts)
+    # A route or a rule that refuses packets is blackhole, unreachable or prohibit.
+    name: Name = escape.kind if escape.kind in NAMES else "refused"
+    return Finding(name, severity, family.sentence_of(escape), where, remedy, facts)
 
 
 def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> bool:
@@ -102,13 +106,15 @@ def _is_to_be_deleted(route: Route, escape: Escape, family: FamilyReport) -> boo
 
     A route through devices is to be deleted only if no static route can repair the range
     (`_is_stuck`). Even then, these stay: a default route, a route of ours, and a route in another
-    table than main, which may be a VPN's. A route that hides pods of this node (PODS_HIDDEN) stays,
-    too: the route to the pods may be the wrong one.
+    table than main, which may be a VPN's. A route that hides pods of this node (PODS_HIDDEN) and
+    has no gateway stays, too: it may be to the network of a card.
     """
     if not escape.devs:  # no packet leaves: the route refuses them or keeps them
         return True
     if route.table != TABLE_MAIN or route.prefix.length == 0 or route.protocol == OURS:
         return False
+    if escape.hidden is not None:
+        return route.has_gateway
     return escape.kind == OVERLAP and _is_stuck(escape, family)
 
 
@@ -159,15 +165,6 @@ def _cni_that_leads_there(escape: Escape, family: FamilyReport) -> str:
     return ""
 
 
-def finding_name(escape: Escape) -> Name:
-    """The name of the finding about this escape: its kind, or "refused" if a route or a rule
-    refuses the packets (blackhole, unreachable or prohibit).
-    """
-    if escape.kind in NAMES:
-        return escape.kind
-    return "refused"
-
-
 def _facts_of(escape: Escape) -> dict[str, Any]:
     """What the finding about this escape tells programs: the addresses, and how they escape."""
     family = escape.cidr.family
@@ -176,7 +173,7 @@ def _facts_of(escape: Escape) -> dict[str, Any]:
         "cidr": str(escape.cidr),
         "first": str(ip_at(family, escape.first)),
         "last": str(ip_at(family, escape.last)),
-        "prefixes": [str(prefix) for prefix in escape.prefixes],
+        "prefixes": [*map(str, prefixes_between(family, escape.first, escape.last))],
         "kind": escape.kind,
         "devs": list(escape.devs),
         "route": str(decision.route or ""),
@@ -285,8 +282,8 @@ class Wording(NamedTuple):
 DOUBTS = {
     "default-routes": Wording(
         "it is unclear whether packets to {where} should leave through {reason}",
-        "name the intended devices, of IPv4 and IPv6, in routeOverlap.expectedDevs, or with "
-        "--dev NAME of check and repair",
+        "write the right devices, of IPv4 and IPv6, into routeOverlap.expectedDevs, or name them "
+        "with --dev for check and repair",
     ),
     "two-cnis": Wording(
         "packets to {where} leave through a device that a CNI may have left behind: {reason}",
@@ -295,8 +292,8 @@ DOUBTS = {
     ),
     "doubtful-route": Wording(
         "packets to {where} may be lost: {reason}",
-        "if the first route in brackets is not intended, by a CNI for example, delete it, or take "
-        "it out of staticRoutes.routes",
+        "if no program needs the first route in brackets, delete it, or take it out of "
+        "staticRoutes.routes; if Linux has made it (proto kernel), correct its device's address",
     ),
     "other-packets": Wording(
         "some packets to {where} are routed differently, by rule {reason}",
@@ -304,7 +301,7 @@ DOUBTS = {
     ),
     "missing-rule": Wording(
         "this host may answer nobody on {where}: no rule looks up table local first",
-        "add the rule, after those of Cilium",
+        "add this rule, which comes after Cilium's",
         "rule add pref 11 lookup local",
     ),
     "not-judged": Wording(

@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from hostrouting.cli.output import Page
-from hostrouting.codes import BAD_INPUT, CODE_OF_VERDICT, worst_code
+from hostrouting.codes import BAD_INPUT, CODE_OF_VERDICT
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.fleet import NO_VERDICT, NodeProblem, check_snapshots, group_nodes
 from hostrouting.reading import json_value
@@ -32,8 +32,8 @@ def check_nodes(folder: str, config: HostRoutingConfig) -> Page:
             for problem, nodes in groups.items()
         ],
     }
-    code = worst_code(*(_CODE_OF_PROBLEM[problem.verdict] for problem in groups))
-    return Page(code, document, _lines(groups))
+    worst = next(iter(groups))
+    return Page(_CODE_OF_PROBLEM[worst.verdict], document, _lines(groups))
 
 
 def _lines(groups: Mapping[NodeProblem, list[str]]) -> Iterator[str]:
@@ -45,7 +45,7 @@ def _lines(groups: Mapping[NodeProblem, list[str]]) -> Iterator[str]:
         yield f"  {printable(spoken(nodes, most=6))}"  # a file name can have several lines
         if problem.repair:
             yield (
-                "  repair, for staticRoutes.routes of their configuration, in place of those with "
+                "  put these into staticRoutes.routes of their configuration, in place of those to "
                 "the same destination:"
             )
             yield f"    {json.dumps(json_value(problem.repair))}"

@@ -52,8 +52,6 @@ class Refusal(NamedTuple):
     """By family: the shortest and the longest prefix. A family without such routes is left out."""
     proof: Proof = "inside"
     """What proves that such a route is the CNI's."""
-    protocol_shows_cni: bool = False
-    """Whether each route with this protocol and a gateway is the CNI's, too."""
 
 
 class Cni(NamedTuple):
@@ -69,8 +67,11 @@ class Cni(NamedTuple):
 
     @property
     def protocols(self) -> set[int]:
-        """The protocols by which its routes with a gateway are recognised."""
-        return {row.protocol for row in self.refusals if row.protocol_shows_cni}
+        """The protocols by which its routes with a gateway are recognised: those of the routes with
+        which it refuses packets. The protocol boot shows no CNI: a route that an operator adds has
+        it, too. But Linux itself makes no route through a gateway with the protocol kernel.
+        """
+        return {row.protocol for row in self.refusals} - {PROTOCOL_BOOT}
 
 
 POD_NETWORK_DEVS = ("cilium_host",)
@@ -124,24 +125,15 @@ CNIS = (
         ),
         (
             # unreachable: the block of a node that BIRD does not reach now
-            Refusal(BIRD, ("blackhole", "unreachable"), _BLOCKS, protocol_shows_cni=True),
-            Refusal(CALICO, ("blackhole",), _BLOCKS, proof="device", protocol_shows_cni=True),
+            Refusal(BIRD, ("blackhole", "unreachable"), _BLOCKS),
+            Refusal(CALICO, ("blackhole",), _BLOCKS, proof="device"),
         ),
     ),
     # cilium pkg/defaults, pkg/datapath/linux/routing
     Cni(
         "Cilium",
         _devices("cilium_host veth, cilium_wg0 wireguard", pod="lxc* veth netkit"),
-        (
-            # Linux itself makes no route through a gateway with this protocol.
-            Refusal(
-                PROTOCOL_KERNEL,
-                ("unreachable",),
-                {4: (32, 32), 6: (128, 128)},
-                proof="device",
-                protocol_shows_cni=True,
-            ),
-        ),
+        (Refusal(PROTOCOL_KERNEL, ("unreachable",), {4: (32, 32), 6: (128, 128)}, proof="device"),),
     ),
     # flannel pkg/backend/*, main.go --ip-blackhole-route
     Cni(
@@ -206,18 +198,6 @@ def cni_row(name: str, kind: str) -> tuple[Cni, Device] | None:
     """
     for cni in CNIS:
         for device in cni.devices:
-            if _fits(device, name, kind):
+            if kind in device.kinds and fnmatchcase(name, device.pattern.replace("#", "[0-9]")):
                 return cni, device
     return None
-
-
-def _fits(device: Device, name: str, kind: str) -> bool:
-    """Whether `device`, a row of a CNI, describes a device with this name and kind."""
-    if kind not in device.kinds:
-        return False
-    # Most names already differ in what comes before the first * or #. Without this test, fnmatch
-    # would compile every pattern, which takes a seventieth of a whole check.
-    beginning = device.pattern.partition("*")[0].partition("#")[0]
-    if not name.startswith(beginning):
-        return False
-    return fnmatchcase(name, device.pattern.replace("#", "[0-9]"))

@@ -48,7 +48,7 @@ _OUR_KEY = "hostRouting"
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 # A table and not int(), which would also accept 08, and the digits of other alphabets.
-_LENGTHS = {str(length): length for length in range(256)}
+_LENGTHS = {str(length): length for length in range(129)}
 _WIDEST_PODS = {4: 8, 6: 32}
 """By family: the shortest prefix that `managed` may have. It protects against a mistyped length."""
 
@@ -105,12 +105,11 @@ def _network(text: str, *, needs_length: bool = True, masks_host_bits: bool = Tr
     try:
         address = as_ip(host)
         bits = _LENGTHS[length] if slash else address.max_prefixlen  # int() would accept 08
+        # A length that is too long for the address is a ValueError, too.
+        prefix = Prefix.around(address.version, int(address), bits)
     except (ValueError, KeyError):
         remedy = 'write an address, a slash and a length: "10.0.0.0/8"'
         raise ValueError("is not a network", remedy) from None
-    if bits > address.max_prefixlen:
-        raise ValueError("has too long a prefix", f"the length is at most {address.max_prefixlen}")
-    prefix = Prefix.around(address.version, int(address), bits)
     network: Network = _require_unmapped(prefix.to_network())
     if needs_length and not slash:
         raise ValueError("has no prefix length", f'write "{prefix}" for that one address')

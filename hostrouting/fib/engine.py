@@ -36,11 +36,11 @@ is right is the question of `hostrouting.check`.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
-from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, borders_of, width_of
+from hostrouting.model.prefix import IP, IPV4, Prefix, as_ip, width_of
 from hostrouting.model.route import REFUSING, TABLE_LOCAL, TABLE_MAIN, Route
 from hostrouting.model.rule import Rule
 from hostrouting.model.snapshot import Snapshot
@@ -112,12 +112,10 @@ class ByPrefix:
             netmask = every_bit ^ (every_bit >> length)  # the first `length` bits
             self._by_netmask.append((netmask, by_length[length]))
 
-    def covering(self, address: int) -> list[Route]:
-        """The routes whose prefix contains the address, the longest prefix first."""
-        routes: list[Route] = []
+    def covering(self, address: int) -> Iterator[Route]:
+        """Yield the routes whose prefix contains the address, the longest prefix first."""
         for netmask, by_first in self._by_netmask:
-            routes += by_first.get(address & netmask, ())
-        return routes
+            yield from by_first.get(address & netmask, ())
 
 
 class Table(ByPrefix):
@@ -133,18 +131,18 @@ class Table(ByPrefix):
         """
         # A route with a tos is only for packets with this tos, and the plain packet has none.
         usable = [route for route in routes if not route.tos and not route.is_passed_over]
-        usable.sort(key=_rank)
+        # An IPv6 route that is only for packets from some sources comes first (False < True), so
+        # that `decision_for` sees it and says not-judged. Beside such a route, Linux does not use
+        # the others to the prefix, even for packets from other sources: it goes on to a shorter
+        # prefix.
+        usable.sort(key=lambda route: (route.source is None, *route.rank))
         super().__init__(family, usable)
 
     def best(self, address: int) -> Route | None:
         """The route that Linux uses for plain packets to this address; None if the table has none.
         The longest prefix decides, and of several routes to that prefix, the rank.
         """
-        for netmask, by_first in self._by_netmask:  # the longest netmask first
-            routes = by_first.get(address & netmask)
-            if routes:
-                return routes[0]  # `__init__` has sorted them by rank
-        return None
+        return next(self.covering(address), None)  # `__init__` has sorted them by rank
 
     def routes_to(self, prefix: Prefix) -> list[Route]:
         """The routes to exactly this prefix, the preferred one first. IPv6 routes that are only for
@@ -154,18 +152,7 @@ class Table(ByPrefix):
         return [route for route in covering if route.prefix == prefix and route.source is None]
 
 
-def _rank(route: Route) -> tuple[bool, int, int]:
-    """The sort key of the routes to one prefix: Linux uses the route with the lowest key.
-
-    An IPv6 route that is only for packets from some sources comes first (False < True), so that
-    `decide` sees it and says not-judged. Beside such a route, Linux does not use the others to
-    the prefix, even for packets from other sources: it goes on to a shorter prefix.
-    """
-    is_for_all_sources = route.source is None
-    return is_for_all_sources, *route.rank
-
-
-# What a rule does with the packets that it selects.
+# Which packets a rule selects, and what it does with them.
 
 
 def suppresses(rule: Rule, route: Route) -> bool:
@@ -174,33 +161,6 @@ def suppresses(rule: Rule, route: Route) -> bool:
     """
     limit = rule.suppress_prefixlength
     return limit is not None and route.prefix.length <= limit and route.type not in REFUSING
-
-
-def decide(rule: Rule, route: Route | None) -> Decision | None:
-    """The decision of a rule for packets that it selects; None if they go on to the next rule.
-    `route` is the route to their address in the table of the rule, if there is one.
-
-    The engine does not evaluate `goto`, `suppress_ifgroup`, and IPv6 routes that are only for some
-    sources. If one of these would decide, the decision is not-judged.
-    """
-    if rule.action in REFUSING:
-        return Decision(rule.action, None, rule)
-    if rule.action == "goto":
-        return Decision(NOT_JUDGED, None, rule)
-    if route is None:  # the table has no such route, or the action is nop
-        return None
-    if route.source is not None:
-        return Decision(NOT_JUDGED, None, rule)
-    if route.type == "throw" or suppresses(rule, route):
-        return None
-    # Whether the rule passes over the route depends on the groups of devices, which a snapshot does
-    # not have. But Linux never passes over a route that refuses packets.
-    if rule.suppress_ifgroup is not None and route.type not in REFUSING:
-        return Decision(NOT_JUDGED, None, rule)
-    return Decision(route.type, route, rule)
-
-
-# Which packets a rule selects.
 
 
 class AppliedRule(NamedTuple):
@@ -239,28 +199,33 @@ class AppliedRule(NamedTuple):
         meets_all = self._is_inside(address) and self.is_met_by_plain
         return meets_all != self.invert  # with `not`, the other way round
 
-    @property
-    def is_for_a_device(self) -> bool:
-        """Whether the rule selects only packets that this host forwards, by the device on which
-        they arrive (`iif cni0`). A rule `iif lo` does not: packets that this host sends count as
-        arriving on lo.
-
-        Rules with `not` need no answer: for the engine, `not iif cni0` selects every packet
-        (`Fib.applied`), and nobody writes `not iif lo`.
-        """
-        return self.rule.iif not in {None, "lo"}
-
     def _is_inside(self, address: int) -> bool:
         return self.to is None or self.to.first <= address <= self.to.last
 
     def decision_for(self, address: int) -> Decision | None:
         """The decision for the packets to this address that the rule selects; None if they go on
         to the next rule.
+
+        The engine does not evaluate `goto`, `suppress_ifgroup`, and IPv6 routes that are only for
+        some sources. If one of these would decide, the decision is not-judged.
         """
-        route = None
-        if self.table is not None:
-            route = self.table.best(address)
-        return decide(self.rule, route)
+        rule = self.rule
+        if rule.action in REFUSING:
+            return Decision(rule.action, None, rule)
+        if rule.action == "goto":
+            return Decision(NOT_JUDGED, None, rule)
+        route = None if self.table is None else self.table.best(address)
+        if route is None:  # the table has no such route, or the action is nop
+            return None
+        if route.source is not None:
+            return Decision(NOT_JUDGED, None, rule)
+        if route.type == "throw" or suppresses(rule, route):
+            return None
+        # Whether the rule passes over the route depends on the groups of devices, which a snapshot
+        # does not have. But Linux never passes over a route that refuses packets.
+        if rule.suppress_ifgroup is not None and route.type not in REFUSING:
+            return Decision(NOT_JUDGED, None, rule)
+        return Decision(route.type, route, rule)
 
 
 def conditions_of(rule: Rule) -> tuple[Condition, ...]:
@@ -325,7 +290,6 @@ class Fib:
         """
         self.snapshot = snapshot
         self.family = family
-        self.width = width_of(family)
         rules = [rule for rule in snapshot.rules if rule.family == family and not rule.l3mdev]
         rules.sort(key=lambda rule: rule.priority)
         self.rules = tuple(rules)
@@ -390,7 +354,12 @@ class Fib:
 
     def cells(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield the first and the last address of each cell from `first` to `last`, in order."""
-        return pieces(first, last, self.borders)
+        # Each border begins a cell. One at `first` itself cuts nothing off.
+        borders = self.borders
+        for border in borders[bisect_right(borders, first) : bisect_right(borders, last)]:
+            yield first, border - 1
+            first = border
+        yield first, last
 
     @cached_property
     def borders(self) -> list[int]:
@@ -399,7 +368,11 @@ class Fib:
         """
         prefixes = [route.prefix for route in self.routes]
         prefixes += [rule.dst for rule in self.rules if rule.dst is not None]
-        return borders_of(prefixes)
+        borders: set[int] = set()
+        for prefix in prefixes:
+            borders.add(prefix.first)
+            borders.add(prefix.first + prefix.size)
+        return sorted(borders)
 
     def ends(self, address: int) -> tuple[Decision, tuple[OtherEnd, ...]]:
         """The decision for the plain packet to this address (without a mark, a source or a device),
@@ -445,8 +418,9 @@ class Fib:
                 # as `iif cni0` may capture these. Any other rule for all packets leaves none.
                 if applied.rule.iif != "lo":
                     break
-            # With `rest` decided, only packets that this host forwards are left.
-            elif rest is None or applied.is_for_a_device:
+            # With `rest` decided, only packets that this host forwards are left. Only a rule for
+            # the device on which they arrive (`iif cni0`) selects these.
+            elif rest is None or applied.rule.iif not in {None, "lo"}:
                 captured_selections.add(selection)
                 if plain is None and applied.selects_plain(address):
                     plain = decision
@@ -496,15 +470,3 @@ class Fib:
     def with_rules(self, added: Iterable[Rule]) -> "Fib":
         """The host after these rules were added, each as the last of its priority."""
         return Fib(self.snapshot._replace(rules=(*self.snapshot.rules, *added)), self.family)
-
-
-def pieces(first: int, last: int, borders: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cut the range of addresses from `first` to `last` at these sorted borders: yield the first
-    and the last address of each piece, in order. Each border begins a piece.
-    """
-    # A border at `first` itself cuts nothing off.
-    inside = borders[bisect_right(borders, first) : bisect_right(borders, last)]
-    for border in inside:
-        yield first, border - 1
-        first = border
-    yield first, last

@@ -53,9 +53,9 @@ class Files(Protocol):
         replaced, and missing folders are created.
         """
 
-    def remove(self, path: str) -> bool:
+    def remove(self, path: str) -> None:
         """Remove what is at the path, and the temporary file that a killed writer of this path has
-        left. Return False if nothing was at the path. HostError if a folder is there.
+        left. Do nothing if both are absent. HostError if a folder is there.
         """
 
     def is_writable(self, folder: str) -> bool:

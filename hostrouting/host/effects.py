@@ -40,11 +40,6 @@ class Effects:
     def changed(self) -> bool:
         return bool(self.changes or self.files or self.operations)
 
-    def __str__(self) -> str:
-        lines = [f"changed {path}" for path in self.files]
-        lines += map(str, (*self.changes, *self.operations))
-        return "\n".join(lines) or "nothing was changed"
-
     def log_fields(self) -> dict[str, object]:
         """How many routes, operations, files and warnings these effects have, as the fields of a
         log record; a number that is 0 is left out.

@@ -154,16 +154,14 @@ class LocalFiles:
         with _host_errors("link", place):
             _replace(place, lambda temporary: os.symlink(target, temporary))
 
-    def remove(self, path: str) -> bool:
+    def remove(self, path: str) -> None:
         place = self._place(path)
         # A folder is an error, because nobody knows what is in it. Anything else is removed.
         require_kind("remove", place, _look(place), "file", "link", "special file")
         with _host_errors("remove", place):
             _unlink(temporary_path(place))  # the temporary file of a writer that was killed
-            was_there = _unlink(place)
-            if was_there:
+            if _unlink(place):
                 _flush_folder(os.path.dirname(place))
-        return was_there
 
     def is_writable(self, folder: str) -> bool:
         return not os.statvfs(self._followed(folder)).f_flag & os.ST_RDONLY

@@ -68,7 +68,13 @@ class File:
         replaceable = ("file", "link") if self.target else ("file",)
         if entry.kind not in replaceable:
             sentence = f"{self.path} is a {entry}, where a file of hostrouting has to be"
-            return Finding("file", "error", sentence, self.path, Remedy("move it away"))
+            return Finding(
+                "file",
+                "error",
+                sentence,
+                self.path,
+                Remedy("move it away; in place of a link to your file, put the file"),
+            )
         # No other program has a file or link where a link of ours belongs.
         if self.target:
             return None

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import phases
 from hostrouting.boot.on_disk import gated_on_disk
 from hostrouting.config.settings import HostRoutingConfig, gated_units
-from hostrouting.errors import ConfigError, HostError, NotReady, RequirementError
+from hostrouting.errors import ConfigError, HostError, RequirementError
 from hostrouting.gate.unit_gates import find_cancelled_gates
 from hostrouting.host.effects import Effects, effects_of, recorded_in_errors
 from hostrouting.install.difference import find_file_changes, find_systemd_changes
@@ -305,7 +305,6 @@ def _make_part(
         # Give up shortly before the deadline: DeadlineExceeded would not say what was missing.
         wait = min(wait, _SHARE_OF_DEADLINE * remaining)
     done = Done()
-    began = ctx.clock.now()
 
     def make_pass(backend: RouteBackend) -> PassOutcome:
         with host.locked(ctx):
@@ -332,10 +331,6 @@ def _make_part(
         # The findings of the error are raised with it below, so they are not logged here.
         raised = error.findings if error is not None else ()
         _log(ctx, [finding for finding in outcome.to_log if finding not in raised])
-        if isinstance(error, NotReady):
-            # The time is measured, because the wait for the lock is not part of `wait`.
-            sentence = f"gave up after {round(ctx.clock.now() - began, 1):g} s: {error}"
-            raise NotReady(sentence, findings=error.findings) from error
         if error is not None:
             raise error
     report = outcome.report

@@ -12,7 +12,7 @@ program that is missing, and no marker is about another configuration. So the or
    goes after this. And config.json is replaced after this: the former one tells the next run which
    units may still have a drop-in loaded that is gone. Here, systemd also reads what an earlier
    run wrote before it was killed.
-5. The files are written, in the order of `files_of`.
+5. The files are written, in the order of `wanted_files`.
 6. systemd reads the units and drop-ins that were written. From here on, the gate is in force.
 7. The rest goes, and last config.json. `owned_paths` has this order.
 

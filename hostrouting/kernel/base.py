@@ -6,7 +6,6 @@ refusal. The contract suite in `hostrouting.testing` checks these promises on an
 """
 
 import errno
-from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -126,7 +125,6 @@ class RouteBackend(Protocol):
     close it.
     """
 
-    @abstractmethod
     def snapshot(self, *, near: Collection[Prefix] | None = None) -> Snapshot:
         """Read the present links, addresses, rules and routes. Needs no privilege.
 
@@ -143,7 +141,6 @@ class RouteBackend(Protocol):
         the last reading is disturbed, too, it is returned all the same, marked as `restless`.
         """
 
-    @abstractmethod
     def lookup(self, destinations: Sequence[IP]) -> tuple[Answer, ...]:
         """Ask the kernel what it would do with a plain packet of this host to each destination;
         return the answers in the order of the destinations.
@@ -151,7 +148,6 @@ class RouteBackend(Protocol):
         A plain packet is ICMP, from root, without a mark. Needs no privilege and sends no packet.
         """
 
-    @abstractmethod
     def change(self, requests: Iterable[RouteRequest]) -> tuple[Outcome, ...]:
         """Carry out each request, in order, and return the result of each.
 
@@ -164,7 +160,6 @@ class RouteBackend(Protocol):
         snapshot to find out.
         """
 
-    @abstractmethod
     def watch(self) -> "Watch":
         """Begin to listen for changes of links, addresses, rules and routes.
 
@@ -172,7 +167,6 @@ class RouteBackend(Protocol):
         BackendError if it cannot listen.
         """
 
-    @abstractmethod
     def close(self) -> None:
         """Release the kernel sockets.
 

@@ -170,17 +170,6 @@ def prefixes_between(family: int, first: int, last: int) -> Iterator[Prefix]:
     return map(Prefix.of, summarize_address_range(*ends))
 
 
-def borders_of(blocks: Iterable[Prefix]) -> list[int]:
-    """Where a block begins or has just ended: for each block, its first address and the address
-    after its last one, as integers, sorted, each once. All blocks are of one family.
-    """
-    borders: set[int] = set()
-    for block in blocks:
-        borders.add(block.first)
-        borders.add(block.first + block.size)
-    return sorted(borders)
-
-
 def joined(blocks: Iterable[Prefix]) -> Iterator[Prefix]:
     """Merge blocks of one family into the fewest blocks with the same addresses, in order. For
     example, the two halves of a block become that block, and a block inside another one goes.

@@ -73,7 +73,7 @@ _SCOPES = {
     SCOPE_HOST: "host",
     255: "nowhere",
 }
-# From iproute2's rt_protos.
+# From iproute2's rt_protos, and our own.
 _PROTOCOLS = {
     0: "unspec",
     1: "redirect",
@@ -103,21 +103,9 @@ _PROTOCOLS = {
 }
 
 
-def protocol_name(number: int) -> str:
-    """The name of a route protocol as `ip route` prints it, but `hostrouting` for our own; the
-    number if the protocol has no name.
-    """
-    return _PROTOCOLS.get(number, str(number))
-
-
 def table_name(number: int) -> str:
     """The name of a table as `ip route` prints it; the number if it has no name."""
     return _TABLES.get(number, str(number))
-
-
-def scope_name(number: int) -> str:
-    """The name of a scope as `ip route` prints it; the number if it has no name."""
-    return _SCOPES.get(number, str(number))
 
 
 _Byte: TypeAlias = Annotated[int, range(256)]
@@ -288,7 +276,8 @@ class Route(NamedTuple):
         return where if self.type == "unicast" else f"{self.type} {where}"
 
     def __str__(self) -> str:
-        # In the order of `ip route`: a single next hop comes early, and several come last.
+        # In the order and the words of `ip route`, which prints the number of a scope or protocol
+        # without a name. A single next hop comes early, and several come last.
         words = [self.name]
         if self.source is not None:
             words.append(f"from {self.source}")
@@ -298,9 +287,9 @@ class Route(NamedTuple):
             words.append(f"tos {self.tos:#x}")
         if self.table != TABLE_MAIN:
             words.append(f"table {table_name(self.table)}")
-        words.append(f"proto {protocol_name(self.protocol)}")
+        words.append(f"proto {_PROTOCOLS.get(self.protocol, self.protocol)}")
         if self.scope != SCOPE_UNIVERSE:
-            words.append(f"scope {scope_name(self.scope)}")
+            words.append(f"scope {_SCOPES.get(self.scope, self.scope)}")
         words += self._attributes()
         if len(self.next_hops) > 1:
             words.append(self.way)
@@ -330,10 +319,7 @@ def _devs_by(next_hops: Iterable[NextHop]) -> tuple[str, ...]:
 
 def devs_of(routes: Iterable[Route]) -> frozenset[str]:
     """All devices through which these routes lead."""
-    devs: set[str] = set()
-    for route in routes:
-        devs.update(route.devs)
-    return frozenset(devs)
+    return frozenset[str]().union(*(route.devs for route in routes))
 
 
 def bare_hop(hop: NextHop) -> NextHop:

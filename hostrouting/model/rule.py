@@ -17,6 +17,7 @@ from hostrouting.model.route import (
     Word,
     table_name,
 )
+from hostrouting.reading import must
 
 RuleAction: TypeAlias = Literal["to_table", "goto", "nop", Refusing]
 
@@ -42,7 +43,7 @@ _WHOLE_MASK = 0xFFFFFFFF
 class Rule(NamedTuple):
     """A policy rule. A selector that is `None` or 0 matches every packet."""
 
-    family: Annotated[int, (4, 6)]
+    family: Annotated[int, must(lambda family: family in {4, 6}, "is not 4 or 6")]
     priority: int
     action: RuleAction = "to_table"
     table: int = 0
@@ -113,7 +114,9 @@ class Rule(NamedTuple):
         if self.dst is not None:
             selectors.append(("to", self._block_in_words(self.dst)))
         if self.fwmask:
-            selectors.append(("fwmark", self._mark_in_words()))
+            # A mask of all 32 bits is left out.
+            mask = "" if self.fwmask == _WHOLE_MASK else f"/{self.fwmask:#x}"
+            selectors.append(("fwmark", f"{self.fwmark:#x}{mask}"))
         if self.iif:
             selectors.append(("iif", self.iif))
         return sorted(selectors, key=_place_in_ip_rule)
@@ -121,12 +124,6 @@ class Rule(NamedTuple):
     def _block_in_words(self, block: Prefix) -> str:
         # As `ip rule` prints it: a single address has no length.
         return str(block).removesuffix(f"/{width_of(self.family)}")
-
-    def _mark_in_words(self) -> str:
-        # As `ip rule` prints it: a mask of all 32 bits is left out.
-        if self.fwmask == _WHOLE_MASK:
-            return f"{self.fwmark:#x}"
-        return f"{self.fwmark:#x}/{self.fwmask:#x}"
 
 
 def _place_in_ip_rule(selector: tuple[str, str]) -> int:

@@ -105,11 +105,6 @@ class Snapshot(NamedTuple):
         kept = [route for route in self.routes if route.protocol != OURS or route.key not in keys]
         return self._replace(routes=(*kept, *new_routes))
 
-    def default_routes(self, family: int) -> list[Route]:
-        """The routes to all addresses of this family, in every table and of any type."""
-        everywhere = Prefix(family, 0, 0)
-        return [route for route in self.routes if route.prefix == everywhere]
-
     def to_json(self) -> str:
         """The snapshot as a JSON text that `from_json` reads, in ASCII so that any encoding can
         write it. Fields with their default value are left out.

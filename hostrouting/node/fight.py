@@ -25,8 +25,8 @@ QUIET = 600.0
 # Seconds between two lines of the journal about a fight.
 _SAY_AGAIN_AFTER = 3600.0
 _REMEDY = Remedy(
-    "find that program, and have it leave alone what is configured here; this is said for 10 "
-    "minutes after the last time"
+    "find that program (ip monitor route shows when it acts), and have it leave alone what is "
+    "configured here; this is said for 10 minutes after the last time"
 )
 
 

@@ -27,7 +27,6 @@ from hostrouting.node.fight import Fight
 from hostrouting.node.installed import read_config
 from hostrouting.node.journal import (
     ERROR,
-    NOTICE,
     WARNING,
     describe_failure,
     lines_of,
@@ -102,10 +101,6 @@ class Guard:
         and of the last other pass (False). While another program undoes each repair (a fight), the
         lines of earlier passes stay, too.
         """
-        self._has_failed = False
-        """Whether a pass has found that gated units must not start, and no line of the journal says
-        yet that all is right again.
-        """
 
     def run(self) -> None:
         """Repair the routing again and again, until an exception ends this: make a pass whenever
@@ -149,21 +144,13 @@ class Guard:
         with TimeLimit(TIME_LIMIT):
             # Processor time, because a wait for the lock is not work.
             began = self._clock.processor_time()
-            lines, refuses = self._make_parts(PARTS if is_whole else ("static_routes",))
+            lines = self._make_parts(PARTS if is_whole else ("static_routes",))
             seconds = self._clock.processor_time() - began
         self._say_new(lines, self._said[is_whole])  # each kind of pass has its own lines
-        # Say once that all is right again, but not while another program undoes each repair.
-        if refuses:
-            self._has_failed = True
-        elif is_whole and self._has_failed and not self._fight.is_on:
-            self._has_failed = False
-            say(NOTICE, "the guard: all is right again")
         return min(max(seconds * _REST_FACTOR, _SHORTEST_REST), _LONGEST_REST)
 
-    def _make_parts(self, parts: Collection[PassPart]) -> tuple[list[Line], bool]:
-        """Make these parts of a pass. Return the lines for the journal, and whether gated units
-        must not start now.
-        """
+    def _make_parts(self, parts: Collection[PassPart]) -> list[Line]:
+        """Make these parts of a pass. Return the lines for the journal."""
         done = Done()  # `run_pass` notes its changes there
         # Only a pass that Linux refuses continues the count of refusals; any other sets it to 0.
         refusals_in_a_row = self._refusals + 1
@@ -178,13 +165,15 @@ class Guard:
                 self._watch.wait(0.0)
                 self._refusals = refusals_in_a_row
         except HostRoutingError as error:
-            return [(ERROR, line) for line in describe_failure(error)], True
+            return [(ERROR, line) for line in describe_failure(error)]
         lines = [*lines_of(outcome, done)]
         # A fight: another program undoes again and again what the guard repairs.
         about_fight = self._fight.note(done, self._clock.now())
         if about_fight:
             lines.append((WARNING, about_fight))
-        return lines, outcome.refuses
+            if not self._fight.is_on:
+                self._said[True].clear()  # the fight is over: say anew how the host is
+        return lines
 
     def _say_new(self, lines: list[Line], said: set[Line]) -> None:
         """Log those lines of a pass that are not in `said`, the lines of the last pass of the same

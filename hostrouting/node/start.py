@@ -18,7 +18,7 @@ from hostrouting.gate.unit_names import template_of
 from hostrouting.host.host import Host
 from hostrouting.host.layout import HostLayout
 from hostrouting.node.clock import MachineClock, NodeClock
-from hostrouting.node.ending import TIME_LIMIT, Stopped, TimeLimit, stop_on_signals
+from hostrouting.node.ending import TIME_LIMIT, TimeLimit, stop_on_signals
 from hostrouting.node.installed import await_installed_pass
 from hostrouting.node.journal import ERROR, NOTICE, say, say_failure
 from hostrouting.release import PASSED, REFUSED
@@ -37,18 +37,14 @@ def decide_start(unit: str) -> int:
 
 def decide(unit: str, host: Host, *, clock: NodeClock) -> int:
     """Decide whether the unit may start on this host; return PASSED or REFUSED, and log why."""
-    advice = _ADVICE  # how to start units without the gate
     try:
         with TimeLimit(TIME_LIMIT):
             if _may_start(unit, host, clock):
                 return PASSED
     except BaseException as error:  # noqa: BLE001  whatever it is, the unit must not start
         say_failure(error)
-        if isinstance(error, Stopped):
-            advice = ""  # somebody has just stopped the unit, and does not want it to start
     say(ERROR, f"{unit} was refused: see the lines above")
-    if advice:
-        say(NOTICE, advice)
+    say(NOTICE, _ADVICE)
     return REFUSED
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hostrouting.finding import Finding, Remedy
-from hostrouting.model.prefix import IPV6
 from hostrouting.model.route import PROTOCOL_RA
 
 if TYPE_CHECKING:
@@ -26,12 +25,12 @@ def find_probe_obstacles(config: HostRoutingConfig, snapshot: Snapshot) -> Itera
 
 
 def _command_to_forward(snapshot: Snapshot) -> str:
-    """The command that makes the host forward IPv6 and keeps its default route. If that route is
+    """The command that makes the host forward IPv6 and keeps its routes. If the default route is
     from a router advertisement, Linux would delete it when forwarding is turned on while the
     accept_ra of its device is 1. So the command first sets such an accept_ra to 2.
     """
     commands: list[str] = []
-    for route in snapshot.default_routes(IPV6):
+    for route in snapshot.routes:
         if route.protocol == PROTOCOL_RA:
             for dev in route.devs:
                 setting = shlex.quote(f"net/ipv6/conf/{dev}/accept_ra")

@@ -59,7 +59,8 @@ def apply_plan(
     except BaseException as stopped:
         # Roll back, then raise the error again. If the rollback above raised it, try once more.
         sentence = _undo(backend, routes_before, in_effect)
-        _add_note(stopped, sentence)
+        # It is printed after the traceback; Python 3.10 has no `add_note`.
+        vars(stopped).setdefault("__notes__", []).append(sentence)
         raise
     finally:
         done += in_effect
@@ -234,11 +235,6 @@ def _routes_of_keys(snapshot: Snapshot, keys: Collection[RouteKey]) -> dict[Rout
     """
     present = present_by_key(snapshot, keys)
     return {key: [*map(bare, present[key])] for key in keys}
-
-
-def _add_note(error: BaseException, note: str) -> None:
-    """Have the note printed after the traceback; Python 3.10 has no `add_note`."""
-    vars(error).setdefault("__notes__", []).append(note)
 
 
 def _described(routes: Sequence[Route]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hostrouting.errors import ApplyError, NotReady
+from hostrouting.finding import with_severity
 from hostrouting.routes.apply import apply_plan
 from hostrouting.routes.plan import plan_static_routes, reply_routes
 from hostrouting.routes.steps import RoutePlan
@@ -76,9 +77,11 @@ def keep_routes(
     )
     plan.require_no_conflict()  # only now, because some routes are changed in spite of a conflict
     if plan.waiting:
-        raise NotReady("; ".join(map(str, plan.wait_warnings)), findings=plan.wait_errors)
+        # The run does not wait any longer, so these are errors now.
+        waits = with_severity("error", plan.wait_warnings)
+        raise NotReady("; ".join(map(str, waits)), findings=waits)
     try:
         apply_plan(reply_plan, backend, before=before, done=done)
     except ApplyError as error:
-        plan = plan.with_reply_warnings(error.findings)
+        plan = plan._replace(reply_findings=with_severity("warning", error.findings))
     return plan

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from hostrouting.config.settings import HostRoutingConfig, StaticRoute
-from hostrouting.finding import Remedy
+from hostrouting.finding import Remedy, with_severity
 from hostrouting.model.prefix import Prefix
 from hostrouting.model.route import (
     OURS,
@@ -72,7 +72,11 @@ def plan_static_routes(
             plans.append(_plan_route(wanted[key], present, uplink, may_move=may_move))
         elif key in replies:
             plan = _plan_route(replies[key], present, uplink, on_link=True)
-            plans.append(plan.with_obstacles_as_warnings())
+            # What stands against this route is only a warning: no run fails because of it.
+            obstacles = with_severity("warning", plan.findings())
+            if obstacles:
+                plan = RoutePlan(reply_findings=obstacles)
+            plans.append(plan)
         else:
             plans.append(RoutePlan(steps_for_key(None, present)))
     return RoutePlan.joined(plans)

@@ -5,13 +5,13 @@ routes that wait or stay.
 others, and asked for the host as it would be afterwards.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 from hostrouting.config.settings import StaticRoute
 from hostrouting.errors import RouteConflict
-from hostrouting.finding import Finding, Remedy, with_severity
+from hostrouting.finding import Finding, Remedy
 from hostrouting.model.route import Route, entries_of_route, routes_of_entries
 from hostrouting.model.snapshot import Snapshot
 from hostrouting.routes.uplink import Need
@@ -75,18 +75,6 @@ class RoutePlan(NamedTuple):
         """Make one plan of several: the steps of all, then what waits in all, and so on."""
         return cls(*(tuple(chain.from_iterable(each)) for each in zip(*plans, strict=True)))
 
-    def with_obstacles_as_warnings(self) -> "RoutePlan":
-        """Turn this plan, which is for the route for replies to probes, into one that never makes a
-        run fail. If there is a conflict, or the route has to wait, the result has warnings that say
-        so, and no steps.
-        """
-        obstacles = [*self.findings()]
-        return RoutePlan().with_reply_warnings(obstacles) if obstacles else self
-
-    def with_reply_warnings(self, obstacles: Iterable[Finding]) -> "RoutePlan":
-        """Add these findings about the route for replies to probes, as warnings."""
-        return self._replace(reply_findings=with_severity("warning", obstacles))
-
     @property
     def changes(self) -> tuple[RouteStep, ...]:
         """The steps that change the kernel."""
@@ -123,11 +111,6 @@ class RoutePlan(NamedTuple):
                 )
             )
         return tuple(waits)
-
-    @property
-    def wait_errors(self) -> tuple[Finding, ...]:
-        """The findings of `wait_warnings` as errors, for a run that does not wait any longer."""
-        return with_severity("error", self.wait_warnings)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:

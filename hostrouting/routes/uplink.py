@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hostrouting.finding import Remedy
 from hostrouting.model.link_kinds import leads_out
-from hostrouting.model.prefix import IP, IPV4, LINK_LOCAL, Prefix, ip_at
+from hostrouting.model.prefix import IP, IPV4, LINK_LOCAL, Prefix
 from hostrouting.model.route import (
     DEFAULT_METRIC,
     OURS,
@@ -203,7 +203,7 @@ class Uplink:
             if address.dev == dev and destination in address.network:
                 # The address alone is not enough: with `noprefixroute`, its network has no route.
                 # So ask whether Linux could reach a gateway there: then it reaches neighbours, too.
-                return self._is_reached(NextHop(dev, ip_at(self._family, destination.first)))
+                return self._is_reached(NextHop(dev, destination.ip))
         return False
 
     def _is_reached(self, hop: NextHop) -> bool:

@@ -70,7 +70,7 @@ def _mode_lines(status: HostStatus) -> Iterator[str]:
 def _reasons_and_remedy(unit: UnitState) -> Iterator[str]:
     """The lines that follow the state of a unit: the errors of its last start, and what to type."""
     for reason in unit.reasons:  # not "because of": the cause may have ended, or a signal ended it
-        yield f"    logged before: {reason}"
+        yield f"    its last start said: {reason}"
     yield from remedy_lines(unit.remedy, indent=4)
 
 

@@ -188,12 +188,13 @@ def _with_routing(
         for finding in check_findings
         if finding.name == "default-routes" and finding.severity != "note"
     ]
-    if plan and plan.routes.changes and not choices_of_operator:
-        choices_of_operator = answers.ask(lambda: _find_moves(config, host, plan)) or []
     findings += with_severity("error", choices_of_operator)
     # Findings of one severity stay in the order in which they are added. So an escape comes before
     # the findings added below, which may explain it.
     findings += check_findings
+    if plan and plan.routes.changes and not choices_of_operator:
+        choices_of_operator = answers.ask(lambda: _find_moves(config, host, plan)) or []
+        findings += with_severity("error", choices_of_operator)
     # A fight: another program takes away, again and again, what our guard puts back. The guard says
     # so in a file. The file stays if the guard is killed, so it counts only while the guard runs.
     fight = answers.ask(lambda: read_fight(host.files))
@@ -253,7 +254,7 @@ def _findings_of_plan(plan: Plan, files: Files) -> Iterator[Finding]:
         # While our drop-in is on disk, the unit is gated, although config.json does not name it.
         if finding.name != "unit-not-gated" or finding.target not in on_disk:
             yield finding
-    yield from plan.routes.wait_errors
+    yield from with_severity("error", plan.routes.wait_warnings)
     # Either config.json or the host may have changed, so the sentence names both. For a downgrade,
     # `plan.findings` has a finding "route-differs" already.
     if plan.work and not plan.is_downgrade:

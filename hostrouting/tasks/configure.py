@@ -60,9 +60,6 @@ class Remove:
     name = "remove-host-routing"
     host: Host = attrs.field(factory=Host.local, kw_only=True)
 
-    def __attrs_post_init__(self) -> None:
-        self._configure()  # refuses what is not a host now, and not in a run
-
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What would be removed; changes nothing."""
         return self._configure().plan()

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
@@ -62,30 +61,16 @@ class InstallTask:
     """
 
     def __attrs_post_init__(self) -> None:
-        """Refuse a value of a wrong type, which would otherwise fail in the middle of a run, or
-        count as true.
+        """Refuse what a run would notice only after its first change, or never: an `allow_removal`
+        such as "no", which would count as true, and a `wait` that is not a number.
         """
-        is_number = not isinstance(self.wait, bool) and isinstance(self.wait, (int, float))
-        checked = (
-            (
-                "config",
-                isinstance(self.config, HostRoutingConfig),
-                "a HostRoutingConfig, such as HostRoutingConfig.from_mapping({…})",
-            ),
-            ("host", isinstance(self.host, Host), "a Host: Host.local(), or in a test FakeHost()"),
-            ("wait", is_number, "seconds, such as 60.0"),
-            ("allow_removal", isinstance(self.allow_removal, bool), "True or False"),
-        )
-        for name, is_right, rule in checked:
-            if not is_right:
-                value = getattr(self, name)
-                raise TypeError(
-                    f"{type(self).__name__}: {name} is {value!r:.80}; it must be {rule}"
-                )
-        if not 0 <= self.wait < math.inf:
+        name = type(self).__name__
+        if self.allow_removal not in {True, False}:
             raise ValueError(
-                f"{type(self).__name__}: wait is {self.wait}; it must be 0 or more, and finite"
+                f"{name}: allow_removal is {self.allow_removal!r}; it must be True or False"
             )
+        if not self.wait >= 0:  # not `< 0`, because nan is neither
+            raise ValueError(f"{name}: wait is {self.wait}; it must be 0 seconds or more")
 
     @property
     def request(self) -> Request:
@@ -197,6 +182,5 @@ def _find_newer_release(files: Files) -> Iterator[Finding]:
 
 
 def _numbers(release: str) -> list[int]:
-    """The numbers of a release. A candidate, such as 1.0.0rc1, has those of its release."""
-    final = re.split("[^0-9.]", release)[0]
-    return [int(number) for number in final.split(".") if number]
+    """The numbers of a release, by which releases are compared."""
+    return [int(number) for number in re.findall(r"\d+", release)]

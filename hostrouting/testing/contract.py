@@ -116,9 +116,9 @@ def _route(
     return route._replace(**fields)
 
 
-def _route6(gateway: str = "2001:db8::1", dev: str = "eth0", **fields: Any) -> Route:
+def _route6(gateway: str = "2001:db8::1", **fields: Any) -> Route:
     """A route of IPv6, with the kernel's default metric unless another one is given."""
-    return _route("2001:db8:1::/64", gateway, dev, **{"metric": 1024, **fields})
+    return _route("2001:db8:1::/64", gateway, **{"metric": 1024, **fields})
 
 
 def _with_hops(route: Route, **fields: Any) -> Route:

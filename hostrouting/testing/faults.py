@@ -46,7 +46,6 @@ class Faulty(Generic[E]):
         """Make the nth call from now raise this error: before its work or, with `done`, after its
         work, as a timeout can.
         """
-        assert nth > 0, "nth counts from 1, which is the next call"  # noqa: S101
         call = self._calls + nth
         self._errors[call] = error
         if done:
@@ -54,7 +53,6 @@ class Faulty(Generic[E]):
 
     def meanwhile(self, happening: Callable[[], object], *, nth: int = 1) -> None:
         """Run this function just before the nth call from now."""
-        assert nth > 0, "nth counts from 1, which is the next call"  # noqa: S101
         self._happenings.setdefault(self._calls + nth, []).append(happening)
 
     @contextmanager

@@ -96,12 +96,10 @@ class FakeFiles:
         self._remove_entry(path)
         self.links[path] = target
 
-    def remove(self, path: str) -> bool:
-        if not self.look(path):
-            return False
-        self._check_and_note("remove", path, "file", "link")
-        self._remove_entry(path)
-        return True
+    def remove(self, path: str) -> None:
+        if self.look(path):
+            self._check_and_note("remove", path, "file", "link")
+            self._remove_entry(path)
 
     def is_writable(self, folder: str) -> bool:
         return not self._why_broken(folder)
@@ -129,7 +127,6 @@ class FakeFiles:
     def _check_and_note(self, verb: str, path: str, *kinds: str) -> None:
         # Called before each change of a path. Raise HostError if the path cannot be changed, or has
         # something of another kind than these `kinds`; otherwise note the path in `writes`.
-        assert all(map(os.path.isabs, self.broken)), "a path in `broken` begins with /"  # noqa: S101
         reason = self.broken.get(path) or self._why_broken(os.path.dirname(path))
         if reason:
             raise HostError(f"cannot {verb} {path}: {reason}", what="file", target=path)

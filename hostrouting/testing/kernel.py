@@ -326,7 +326,8 @@ class FakeKernel(RouteBackend):
             # A route without next hops gets one without a device, which `_accepted_hop` refuses.
             requested = route.next_hops or (NextHop(),)
             next_hops += [self._accepted_hop(hop, route) for hop in requested]
-        if route.prefsrc is not None and not self._is_own(route.prefsrc):
+        own_ips = {address.ip for address in self._addresses}
+        if route.prefsrc is not None and route.prefsrc not in own_ips:
             raise KernelError(
                 errno.EINVAL, f"preferred source {route.prefsrc} is not an address of this host"
             )
@@ -382,9 +383,6 @@ class FakeKernel(RouteBackend):
                 # For a route with a gateway, the number is smaller.
                 if dev in route.devs and (family == IPV6 or route.scope >= SCOPE_LINK):
                     yield route
-
-    def _is_own(self, ip: IP) -> bool:
-        return any(address.ip == ip for address in self._addresses)
 
     def _insert(self, route: Route, *, must_be_only: bool) -> None:
         """Add a route behind the routes with the same destination and metric. KernelError if the
@@ -443,7 +441,6 @@ class FakeWatch(Watch):
         """
         self._happenings = happenings
         self._is_reported = False
-        self._is_closed = False
         self._clock: Clock | None = None
 
     def report(self) -> None:
@@ -458,8 +455,6 @@ class FakeWatch(Watch):
         something. If none does, wait on the clock for a change by another thread; without a clock,
         return at once.
         """
-        if self._is_closed:
-            raise BackendError("the watch was closed", kind="unusable")
         while self._happenings and not self._is_reported:
             self._happenings.pop(0)()
         if clock is not None:
@@ -470,7 +465,7 @@ class FakeWatch(Watch):
         return is_changed
 
     def close(self) -> None:
-        self._is_closed = True
+        """See Watch. There is nothing to do."""
 
 
 def _address(dev: str, with_length: str, *, scope: int = 0) -> Address:

@@ -41,15 +41,14 @@ class FakeManager:
     """A service manager that records what it starts and stops in `calls`. The units in `failing`
     fail to start, and so do those that are masked and, on a FakeHost, those that its gate refuses.
     A unit without a file starts, because systemd would read kubelet.service and others from folders
-    that a test need not fill. Keys that a test sets are whole names of units: `kubelet.service`;
-    those of `failing` need no suffix.
+    that a test need not fill. Keys that a test sets are whole names of units: `kubelet.service`.
     """
 
     running: bool = True
     """Whether systemd runs. If not, every method but `is_running` raises HostError."""
     calls: list[str] = attrs.field(factory=list)
-    failing: dict[str, str | tuple[str, ...]] = attrs.field(factory=dict)
-    """Units that fail to start, each with the line or the lines that it logs."""
+    failing: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
+    """Units that fail to start, each with the lines that it logs."""
     states: dict[str, str] = attrs.field(factory=dict)
     """The states of units; "inactive" if none is given."""
     properties: dict[str, dict[str, str]] = attrs.field(factory=dict)
@@ -97,15 +96,9 @@ class FakeManager:
                 self._set_state(unit, "failed")
                 # The main process was not started, so it has no exit status.
                 raise unit_failed(unit, result="exit-code", status="0", lines=refusal)
-        for name, lines in self.failing.items():
-            if unit_name(name) == unit:
-                self._set_state(unit, "failed")
-                raise unit_failed(
-                    unit,
-                    result="exit-code",
-                    status="1",
-                    lines=(lines,) if isinstance(lines, str) else lines,
-                )
+        if unit in self.failing:
+            self._set_state(unit, "failed")
+            raise unit_failed(unit, result="exit-code", status="1", lines=self.failing[unit])
         self._set_state(unit, "active")
 
     def stop(self, unit: str) -> None:
@@ -178,7 +171,6 @@ class FakeManager:
             "ActiveState": state,
             "Result": "exit-code" if has_failed else "success",
             "ExecMainStatus": "1" if has_failed else "0",
-            "NRestarts": "0",
             "LoadState": _load_state(unit, files),
             "UnitFileState": "enabled"
             if f"{_FOLDER}multi-user.target.wants/{unit}" in as_read

@@ -287,7 +287,7 @@ def h200_row(bench: Bench) -> Iterator[Row]:
     config = HostRoutingConfig(route_overlap=RouteOverlapConfig((ip_network(FABRIC),)))
 
     def check() -> None:
-        with NetlinkBackend(timeout=60) as backend:
+        with NetlinkBackend() as backend:
             check_kernel(backend, config)
 
     times = bench.times({"": check}, rounds=70)[""]
@@ -319,7 +319,7 @@ def install_row(bench: Bench) -> Iterator[Row]:
     messages.write_bytes(b"".join(encode("add", each, if_nametoindex) for each in routes))
 
     ours, batch, c = "NetlinkBackend", "ip -batch", "C with encoded messages"
-    with NetlinkBackend(timeout=60) as backend:
+    with NetlinkBackend() as backend:
         methods: dict[str, Method] = {
             ours: partial(backend.change, changes),
             batch: lambda: run("ip", "-batch", str(commands)),
@@ -337,7 +337,7 @@ def read_row(bench: Bench) -> Iterator[Row]:
     asked_for = [Prefix.parse(network) for network in networks[::100]]
     some, every, c, parsed = "100 of them", "all of them", "C", "ip -j"
     command = ("ip", "-4", "-N", "-j", "-d", "route", "show", "table", "all")
-    with NetlinkBackend(timeout=60) as backend:
+    with NetlinkBackend() as backend:
         methods: dict[str, Method] = {
             some: partial(backend.snapshot, near=asked_for),
             every: backend.snapshot,
@@ -377,7 +377,7 @@ def cidrs_row(bench: Bench) -> Iterator[Row]:
     addresses = [str(cidr.ip) for cidr in cidrs]
 
     ours, other = "the check", "ip route get for each"
-    with NetlinkBackend(timeout=60) as backend:
+    with NetlinkBackend() as backend:
 
         def check() -> None:
             check_snapshot(backend.snapshot(near=cidrs), config)

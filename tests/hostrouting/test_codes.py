@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 import phases
-from hostrouting.codes import worst_code
 from hostrouting.errors import ConfigError, Fault, HostError, HostRoutingError, RouteOverlapError
 from tests.support.recorder import StubTask, ran
 from tests.support.tasks import context
@@ -32,8 +31,3 @@ def test_an_error(error: Exception, code: int) -> None:
     with pytest.raises(phases.TaskFailed) as caught:
         phases.execute(phases.parallel(StubTask("fails", errors=[error])), context())
     assert caught.value.exit_code == code
-
-
-def test_the_worst_counts() -> None:
-    assert worst_code(3, 0, 1, 2) == 1
-    assert worst_code(3, 2, 0) == 2

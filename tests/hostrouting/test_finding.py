@@ -1,7 +1,7 @@
 """A finding in a log, in a document and on a page."""
 
 from hostrouting.finding import SEVERITIES, Finding, Remedy, with_severity, worst_first
-from hostrouting.lines import capped, finding_lines, indented, remedy_lines
+from hostrouting.lines import finding_lines, indented, remedy_lines
 from hostrouting.release import our_command
 
 STATUS = our_command("status")
@@ -48,17 +48,13 @@ def test_findings_with_one_way_out() -> None:
 
 
 def test_many_things() -> None:
-    """Twenty are shown, and the others are counted."""
+    """Twenty are shown, and the others are counted. The worst is first, each once."""
     texts = [str(number) for number in range(1_021)]
     more = "  ... and 1,001 more; --json shows all"
-    assert [*capped(texts[:20])] == texts[:20]
+    assert [*indented("", texts[:20])] == [f"  {text}" for text in texts[:20]]
     assert [*indented("add ", texts)] == [*(f"  add {text}" for text in texts[:20]), more]
     findings = [Finding("unit", "note", text) for text in texts]
     assert [*finding_lines(findings)] == [*(f"UNIT: {text}" for text in texts[:20]), more]
-
-
-def test_the_worst_is_first() -> None:
-    """Each once; only a note is logged as information."""
     error, warning, note = (with_severity(severity, [LOST])[0] for severity in SEVERITIES)
     assert worst_first([note, warning, note, error]) == (error, warning, note)
     assert [each.level for each in (error, warning, note)] == [30, 30, 20]

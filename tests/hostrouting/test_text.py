@@ -15,20 +15,14 @@ def test_the_first_texts() -> None:
     assert first_few(texts, 1_011) == texts
 
 
-def test_a_noun_agrees_with_its_number() -> None:
-    numbers = [counted(count, "route") for count in (0, 1, 1_000)]
-    assert numbers == ["0 routes", "1 route", "1,000 routes"]
-
-
 def test_words_in_a_sentence_and_in_a_command() -> None:
+    """A noun agrees with its number; in groups, labels and values keep their order, each once."""
     spoken_of = [spoken("abcdef"[:count], last="or") for count in (0, 1, 2, 6)]
     assert spoken_of == ["", "a", "a or b", "a, b, c, d or 2 more"]
     assert printable("a\n\x1b") == r"a\n\x1b"
     assert command_of("ip link set", "a;b") == "ip link set 'a;b'"
-
-
-def test_groups() -> None:
-    """Labels and values keep their order, and each value is there once."""
+    numbers = [counted(count, "route") for count in (0, 1, 1_000)]
+    assert numbers == ["0 routes", "1 route", "1,000 routes"]
     pairs = [("b", 2), ("a", 3), ("b", 1), ("b", 2)]
     assert [*grouped(pairs).items()] == [("b", [2, 1]), ("a", [3])]
 

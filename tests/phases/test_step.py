@@ -123,8 +123,8 @@ def test_the_keys_of_a_report() -> None:
 def test_a_report_as_json() -> None:
     """The JSON has the same data, typed where JSON can, with a traceback for failures."""
     document = json.loads(report().to_json())
-    outer = ran(StubTask("b", result=[{Path("a"): ran(StubTask("a", errors=[Failure(3)]))}]))
-    assert json.loads(outer.to_json())["result"][0]["a"]["details"] == {"exit_code": 3}
+    outer = ran(StubTask("b", result=[({Path("a"): ran(StubTask("a", errors=[Failure(3)]))},)]))
+    assert json.loads(outer.to_json())["result"][0][0]["a"]["details"] == {"exit_code": 3}
     assert [document[key] for key in ("task", "status", "seconds")] == ["bootstrap", "failed", 8]
     download, prepare, start = document["children"]
     assert download["attempts"] == 2

@@ -48,8 +48,7 @@ assert_type(
     phases.execute(phases.when(lambda ctx: ctx.cancelled, AttrsTask("a"))), int | phases.Skip
 )
 assert_type(
-    phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, ConstantName()))),
-    None,
+    phases.execute(phases.serial(AttrsTask("a"), phases.parallel(function, ConstantName()))), None
 )
 assert_type(phases.run(phases.serial(ConstantName())), phases.Step)
 

@@ -130,7 +130,6 @@ def end_guard(host: FakeHost) -> None:
         "ActiveState": "failed",
         "Result": "exit-code",
         "ExecMainStatus": "1",
-        "NRestarts": "4",
         "ExecMainStartTimestamp": "Thu 09:00 UTC",
     }
     manager_of(host).errors[LAYOUT.guard_unit] = ("[Errno 12] Cannot allocate memory",)

@@ -66,7 +66,7 @@ def a_refused_unit(escaping: System) -> None:
     escaping.load(OVERRIDE, LIMITED)
     assert escaping.run("systemctl", "start", KUBELET).returncode == 1
 
-    reason = "    logged before: hostrouting: OVERLAP: 172.16.0.0/16 leaves through ib0"
+    reason = "    its last start said: hostrouting: OVERLAP: 172.16.0.0/16 leaves through ib0"
     escaping.journal(KUBELET)  # journald may be later than systemd
     page = status(escaping)
     assert reason in page

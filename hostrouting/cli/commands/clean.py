@@ -12,7 +12,7 @@ without --apply: something is stale, or nothing can be deleted.
 
 import argparse
 from collections.abc import Iterable, Iterator
-from typing import Any, get_args
+from typing import Any
 
 from hostrouting.azure_vnet.judge import Fate
 from hostrouting.azure_vnet.task import CleanStaleAzureVnet, CleanupPlan, CleanupResult
@@ -22,7 +22,7 @@ from hostrouting.cli.source import bad_input
 from hostrouting.codes import FINE, PROBLEM
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.host.host import Host
-from hostrouting.lines import capped, finding_lines
+from hostrouting.lines import finding_lines, indented
 
 _NOTHING_STALE = "nothing of azure-vnet is stale"
 _EMPTY_DOCUMENT: dict[str, Any] = {
@@ -54,7 +54,11 @@ def _show(plan: CleanupPlan) -> Page:
     else:
         code = FINE
         first = f"NOTHING TO DO: {_NOTHING_STALE}"
-    lines = [first, *_entry_lines(plan, get_args(Fate)), *finding_lines(plan.findings)]
+    lines = [
+        first,
+        *_entry_lines(plan, ("delete", "conflict", "keep")),
+        *finding_lines(plan.findings),
+    ]
     return Page(code, {**_EMPTY_DOCUMENT, **plan.to_mapping()}, lines)
 
 
@@ -68,11 +72,10 @@ def _delete(task: CleanStaleAzureVnet, host: Host) -> Page:
         plan = outcome.report.result.plan
     # The undo file is the only file that a clean-up writes. It is missing if nothing was deleted.
     undo_file = next(iter(outcome.wrote), None)
-    # `outcome.lines` says what was deleted, so here come the entries that were kept.
-    others = [fate for fate in get_args(Fate) if fate != "delete"]
     # `lines` shows this only if something was deleted, and _NOTHING_STALE otherwise.
     done = f"to restore what was deleted, as root: sh {undo_file}"
-    lines = [*outcome.lines(done, _NOTHING_STALE), *_entry_lines(plan, others)]
+    # The first lines say what was deleted. Then come the entries that were kept.
+    lines = [*outcome.lines(done, _NOTHING_STALE), *_entry_lines(plan, ("conflict", "keep"))]
     # The document has the operations of `outcome`, which are the deletions, and the entries and
     # findings of `plan`.
     document = {**_EMPTY_DOCUMENT, **outcome.document(), "undoFile": undo_file, **plan.to_mapping()}
@@ -86,4 +89,4 @@ def _entry_lines(plan: CleanupPlan, fates: Iterable[Fate]) -> Iterator[str]:
     if plan.errors:  # such an error refuses the clean-up
         return
     for fate in fates:
-        yield from capped([f"  {entry}" for entry in plan.with_fate(fate)])
+        yield from indented("", plan.with_fate(fate))

@@ -33,12 +33,10 @@ def run(arguments: argparse.Namespace, _host: Host) -> Page:
             arguments.root,
         )
     task = Configure(config, host=Host.offline(root), allow_removal=arguments.allow_removal)
-    # What the operator has to know although the run succeeds, such as programs that the image
-    # lacks.
-    findings = task.plan().findings
     outcome = run_task(task, task.host)
     lines = list(outcome.lines(f"the image in {root} matches the configuration"))
     if outcome.report.ok:
-        lines += finding_lines(findings)
+        # What the operator has to know all the same, such as that the image lacks Python.
+        lines += finding_lines(outcome.effects.warnings)
     document = {"schema": "hostrouting/render/1", "root": root, **outcome.document()}
     return Page(outcome.code, document, lines)

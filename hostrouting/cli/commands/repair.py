@@ -20,7 +20,6 @@ from hostrouting.finding import ESCAPES
 from hostrouting.host.host import Host
 from hostrouting.install.host_check import HostCheck
 from hostrouting.lines import finding_lines
-from hostrouting.text import spoken
 
 
 def run(arguments: argparse.Namespace, host: Host) -> Page:
@@ -49,14 +48,10 @@ def run(arguments: argparse.Namespace, host: Host) -> Page:
     if findings:
         say("what to know about this repair:", *finding_lines(findings))
     if check_now.report.verdict == "ok" and not check_with_config.report.routes:
-        remark = (
-            "nothing escapes now, so no route is added; a route that was typed by hand is gone "
-            "after the next boot"
+        say(
+            "with this configuration, nothing escapes now, so no route is added; a route that was "
+            "typed by hand is gone after the next boot"
         )
-        if arguments.allow:
-            # `check_now` allows these devices already.
-            remark = f"with {spoken(arguments.allow)} allowed, nothing escapes: no route is added"
-        say(remark)
     proposed = proposal.config.to_mapping()
     document = {
         "schema": "hostrouting/repair/1",

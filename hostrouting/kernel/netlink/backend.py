@@ -35,13 +35,9 @@ class NetlinkBackend(RouteBackend):
     call blocks.
     """
 
-    def __init__(self, *, timeout: float = 30.0) -> None:
-        """Make sure that netlink can be used; BackendError if it cannot.
-
-        `timeout` is how long an answer may take, in seconds, rounded up to a whole one.
-        """
+    def __init__(self) -> None:
+        """Make sure that netlink can be used; BackendError if it cannot."""
         self._is_closed = False
-        self._timeout = timeout
         with kernel_errors("use netlink"):
             self._open_netlink().close()  # only a trial: each call opens a socket of its own
 
@@ -102,7 +98,7 @@ class NetlinkBackend(RouteBackend):
             yield netlink
 
     def _open_netlink(self, groups: int = 0) -> Netlink:
-        return Netlink(groups=groups, timeout=self._timeout)
+        return Netlink(groups=groups)
 
 
 _PAUSES = (0.01, 0.05)

@@ -17,7 +17,6 @@ has joined, too: only those of the kernel count as answers and as reports.
 from __future__ import annotations
 
 import errno
-import math
 import os
 import socket
 import struct
@@ -60,6 +59,8 @@ _CHANGES_AT_ONCE = 128  # one takes up to 64 KiB, and the error that answers it 
 _QUESTIONS_AT_ONCE = 32  # an answer takes up to 5 KiB
 # More reports than fit into the buffer. Who sends faster than they are read does not hold us up.
 _READS_AT_ONCE = 1 << 14
+
+_TIMEOUT = struct.pack("=qq", 30, 0)  # struct timeval: how long an answer may take
 
 _NEEDS_NEWER = ("unavailable", "hostrouting needs Linux 5.14 or newer")
 _EXPLANATIONS: dict[int, tuple[str, str]] = {
@@ -185,9 +186,9 @@ class Netlink:
     A socket that has joined `groups` also receives reports of changes.
     """
 
-    def __init__(self, *, groups: int = 0, timeout: float = 30.0) -> None:
+    def __init__(self, *, groups: int = 0) -> None:
         """Open the socket; OSError if that is not possible. It receives the reports of the kernel's
-        multicast groups in the bit mask `groups`. An answer may take `timeout` seconds.
+        multicast groups in the bit mask `groups`.
         """
         self.list_has_changed = False
         """Whether a list changed while the kernel sent it (NLM_F_DUMP_INTR), so that an entry may
@@ -203,8 +204,7 @@ class Netlink:
         for option in (_NETLINK_CAP_ACK, _NETLINK_EXT_ACK, _NETLINK_GET_STRICT_CHK):
             set_option(_SOL_NETLINK, option, 1)
         # With this time-out, an answer takes one system call; with Python's own, it takes two.
-        timeval = struct.pack("=qq", math.ceil(timeout), 1)  # zeros would mean: wait for ever
-        set_option(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeval)
+        set_option(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEOUT)
         self._socket.bind((0, groups))
         # Linux refuses what other processes send to the port of a connected socket.
         self._socket.connect((_KERNEL, 0))
@@ -312,9 +312,10 @@ class Netlink:
         """Wait for the next answer of the kernel: a message, or several of a list, all complete.
         OSError if no answer comes in time (EAGAIN), or if answers were lost (ENOBUFS).
         """
-        answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
-        while sender != _KERNEL:  # another process can send to a group, too
+        while True:
             answer, (sender, _) = self._socket.recvfrom(_LONGEST_PART)
+            if sender == _KERNEL:  # another process can send to a group, too
+                break
         if len(answer) == _LONGEST_PART:  # the buffer is full, so there may have been more
             raise KernelError(errno.EBADMSG, "the answer was cut short")
         return answer

@@ -10,7 +10,6 @@ import select
 import time
 from typing import TYPE_CHECKING
 
-from hostrouting.errors import BackendError
 from hostrouting.kernel.base import Watch
 from hostrouting.kernel.netlink.numbers import GROUPS_OF_CHANGES
 from hostrouting.kernel.netlink.socket import Netlink, kernel_errors
@@ -27,7 +26,6 @@ class NetlinkWatch(Watch):
     def __init__(self) -> None:
         """Begin to listen; OSError if that is not possible."""
         self._socket = Netlink(groups=GROUPS_OF_CHANGES)
-        self._is_closed = False
 
     def wait(
         self,
@@ -38,8 +36,6 @@ class NetlinkWatch(Watch):
         """Wait until the kernel has reported a change since the last wait. Return True then, or
         False after `timeout` seconds.
         """
-        if self._is_closed:
-            raise BackendError("this watch was closed", kind="unusable")
         deadline = time.monotonic() + timeout
         poll = select.poll()
         poll.register(self._socket.fileno(), select.POLLIN)
@@ -56,5 +52,4 @@ class NetlinkWatch(Watch):
 
     def close(self) -> None:
         """Stop listening. May be called twice."""
-        self._is_closed = True
         self._socket.close()

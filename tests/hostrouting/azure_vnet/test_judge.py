@@ -131,6 +131,12 @@ def test_tunnel_mode() -> None:
     assert (of_all.fate, of_all.reason[-38:]) == ("delete", f"{DEAD} or {OTHER}")
 
 
+def test_two_pods_of_one_address() -> None:
+    """A rule is judged by its own MAC address: that of the pod before is stale."""
+    entries, _ = judged([IPV4, *LIVE_RULES])
+    assert [entry.fate for entry in entries] == ["delete", "conflict", "conflict"]
+
+
 def test_spellings() -> None:
     """A pod's rule is recognised in every spelling of ebtables, and deleted as it is spelled."""
     rules = [

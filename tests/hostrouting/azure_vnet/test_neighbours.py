@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 POD, OTHER, NODE = "0a:00:00:00:00:55", "0a:00:00:00:00:66", "0a:00:00:00:00:01"
 FIRST = Neighbour("10.1.0.5", "0a:00:00:00:00:05", "azure0")
 SECOND = Neighbour("fd00::5", "0a:00:00:00:00:05", "azure0")
+NEAR = {"near0": "0a:00:00:00:00:04", "near1": "0a:00:00:00:00:03"}
+"""By an end of a veth whose ends are both on the node: the MAC address of the other one."""
 VIEW = LinkLayerView(
     macs={
         "lo": "00:00:00:00:00:00",
@@ -34,8 +36,10 @@ VIEW = LinkLayerView(
         "pod0": "0a:00:00:00:00:02",
         "other": OTHER,
         "above": "0a:00:00:00:00:77",
+        "near0": NEAR["near1"],
+        "near1": NEAR["near0"],
     },
-    peers={"pod0": POD},
+    peers={"pod0": POD} | NEAR,
     neighbours=(FIRST, SECOND),
     learned=(("0a:00:00:00:00:88", "pod0"), ("0a:00:00:00:00:99", "pod0")),
 )
@@ -61,6 +65,8 @@ def node_with_pod() -> Iterator[Namespace]:
                 # It names another device, too, which is not its other end.
                 f"link add above link other address {VIEW.macs['above']} type macvlan",
                 "link set pod0 master azure0",
+                f"link add near0 address {NEAR['near1']} type veth peer name near1",
+                f"link set near1 address {NEAR['near0']}",
                 "tuntap add dev tun0 mode tun",  # it has no MAC address
             ]
         )
@@ -170,7 +176,7 @@ class TestOnLinux:
                 return view.peers, error.kind
             return view.peers, ""
 
-        assert in_child(ask) == ({}, "not-permitted")
+        assert in_child(ask) == (NEAR, "not-permitted")
 
     def test_lists_that_change_while_they_are_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """They are read again, a few times; the fifth time is an error. An entry may be missing

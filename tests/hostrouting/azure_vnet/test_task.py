@@ -83,6 +83,8 @@ def test_what_is_stale_is_deleted(caplog: pytest.LogCaptureFixture) -> None:
     assert clean(host).undo_file == ""
     host.ebtables.rules.append(azure.STALE_RULES[0])
     assert clean(host).undo_file == UNDO.replace("-1.", "-2."), "it has a file of its own"
+    host.link_layer.neighbours.append(azure.NEIGHBOURS[0])
+    assert clean(host).undo_file == UNDO.replace("-1.", "-3."), "it may have no rule"
 
 
 def test_a_dry_run(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,20 +3,22 @@
 from hypothesis import example, given
 
 from hostrouting.boot import units
-from hostrouting.boot.files import UNIT_OF_PART, files_of
+from hostrouting.boot.files import UNIT_OF_PART, wanted_files
 from hostrouting.config.settings import HostRoutingConfig, gated_units
 from hostrouting.host.layout import HostLayout
+from hostrouting.testing import FakeHost
+from hostrouting.testing.interpreter import FakeInterpreter
 from tests.support.configs import configs
 
 LAYOUT = HostLayout()
-PYTHON = "/usr/bin/python3.12"
+IMAGE = FakeHost(backend=None, manager=None, interpreter=FakeInterpreter("/usr/bin/python3.12"))
 
 
 @example(HostRoutingConfig(manage_foreign="keep"))  # without a gated unit
 @given(configs())
 def test_the_order(config: HostRoutingConfig) -> None:
     """The program, config.json, other files, then the drop-ins; each part has its unit."""
-    paths = [file.path for file in files_of(config, python=PYTHON)]
+    paths = [file.path for file in wanted_files(IMAGE, config)]
     gated = gated_units(config)
     first: list[str] = []
     if gated:
@@ -36,8 +38,8 @@ def test_the_order(config: HostRoutingConfig) -> None:
 @given(configs(), configs())
 def test_values_are_data(one: HostRoutingConfig, other: HostRoutingConfig) -> None:
     """Only config.json differs: no value is in a file that systemd or a shell reads."""
-    first = {file.path: file for file in files_of(one, python=PYTHON)}
-    second = {file.path: file for file in files_of(other, python=PYTHON)}
+    first = {file.path: file for file in wanted_files(IMAGE, one)}
+    second = {file.path: file for file in wanted_files(IMAGE, other)}
     for path in first.keys() & second.keys() - {LAYOUT.config_path}:
         assert first[path] == second[path]
 
@@ -55,9 +57,9 @@ FULL = HostRoutingConfig.from_mapping(
 
 def test_links() -> None:
     """They lead where they will lead on the host: units that start at boot, and the interpreter."""
-    links = {file.path: file.target for file in files_of(FULL, python=PYTHON) if file.target}
+    links = {file.path: file.target for file in wanted_files(IMAGE, FULL) if file.target}
     assert links == {
-        LAYOUT.python_path: PYTHON,
+        LAYOUT.python_path: "/usr/bin/python3.12",
         LAYOUT.enabled_path(LAYOUT.routes_unit): "/etc/systemd/system/static-routes.service",
         LAYOUT.enabled_path(LAYOUT.probe_unit): "/etc/systemd/system/probe-rewrite.service",
         LAYOUT.enabled_path(LAYOUT.guard_unit): "/etc/systemd/system/hostrouting-guard.service",
@@ -66,7 +68,7 @@ def test_links() -> None:
 
 def test_texts_and_modes() -> None:
     """Each unit has its text. All may read a file of ours, and type the program by its name."""
-    files = {file.path: file for file in files_of(FULL, python=PYTHON) if not file.target}
+    files = {file.path: file for file in wanted_files(IMAGE, FULL) if not file.target}
     for path, file in files.items():
         assert file.mode == (0o755 if path == LAYOUT.program_path else 0o644)
     for unit, text in units.UNITS.items():

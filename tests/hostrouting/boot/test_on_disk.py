@@ -6,14 +6,14 @@ import attrs
 import pytest
 from hypothesis import given
 
-from hostrouting.boot.files import files_of, wanted_files
+from hostrouting.boot.files import wanted_files
 from hostrouting.boot.on_disk import gated_on_disk, owned_paths, proof_of_installation
 from hostrouting.boot.program import Program
 from hostrouting.config.settings import MACHINES, HostRoutingConfig
 from hostrouting.host.layout import DROP_IN, HostLayout
 from hostrouting.testing import FakeFiles, FakeHost
 from hostrouting.testing.interpreter import FakeInterpreter
-from tests.hostrouting.boot.test_files import FULL, PYTHON
+from tests.hostrouting.boot.test_files import FULL, IMAGE
 from tests.support.configs import configs
 
 LAYOUT = HostLayout()
@@ -21,7 +21,7 @@ LAYOUT = HostLayout()
 
 def put(config: HostRoutingConfig) -> FakeFiles:
     files = FakeFiles()
-    for file in files_of(config, python=PYTHON):
+    for file in wanted_files(IMAGE, config):
         file.write(files)
     return files
 

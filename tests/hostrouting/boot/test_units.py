@@ -55,17 +55,13 @@ def test_what_a_unit_runs(unit: str) -> None:
     assert settings["ExecStart"].endswith(f"' hostrouting {argument}")
 
 
-def test_what_a_gated_unit_waits_for() -> None:
-    """The gate loads the table for probes after what may delete it."""
-    assert f"\nAfter=network-online.target{FLUSHERS}\n" in units.DROP_IN_TEXT
-
-
-def test_time_limits() -> None:
-    """The program ends by itself before systemd ends it: a start has 90 s by default."""
+def test_time_limits_and_order() -> None:
+    """The program ends before its time limit. The gate loads its table after what may delete it."""
     limits = re.findall("TimeoutStartSec=(.*)", "".join(TEXTS.values()))
     assert len(limits) == 3
     for limit in (*map(float, limits), 90.0):
         assert limit >= TIME_LIMIT + 10
+    assert f"\nAfter=network-online.target{FLUSHERS}\n" in units.DROP_IN_TEXT
 
 
 @pytest.mark.linux

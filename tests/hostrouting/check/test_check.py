@@ -82,6 +82,7 @@ def test_a_host_that_never_rests(kernel: FakeKernel, verdict: str) -> None:
 
 
 BY_IB7 = Route(Prefix.parse(CIDR), (NextHop("ib7"),))
+DEAD = NextHop("ib7", dead=True)
 STAYS_HERE = Route.to(CIDR, dev="eth0", type="local", table=255)
 BY_BOTH = Route(Prefix.parse(CIDR), (NextHop("eth0"), NextHop("ib7")))
 
@@ -121,6 +122,19 @@ def test_the_kernel_differs(
     [doubt] = family.doubts
     assert doubt.name == "kernel-differs"
     assert doubt.sentence.startswith(f"{address}: the kernel answers {words}, and its tables say [")
+
+
+def test_what_linux_may_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An equal default route, while the first router does not answer; and no dead next hop."""
+    kernel = plain_vm()
+    kernel.add_link("eth1")
+    kernel.add_address("eth1", "10.1.0.4/24")
+    default = Route.to("0.0.0.0/0", dev="eth1", gateway="10.1.0.1", metric=100)
+    kernel.ip_route("append", default)
+    answer = Answer("unicast", default._replace(next_hops=(*default.next_hops, DEAD)))
+    monkeypatch.setattr(kernel, "lookup", lambda addresses: (answer,) * len(addresses))
+    [family] = check_kernel(kernel, config(cidrs=(CIDR,))).families
+    assert [doubt.name for doubt in family.doubts] == ["default-routes"]
 
 
 def test_the_kernel_is_not_asked_about_what_is_not_judged() -> None:

@@ -32,6 +32,8 @@ a rule for some users leads them where all others go
 a default route by InfiniBand is not one
 + -default; 0.0.0.0/1 dev eth0; 128.0.0.0/1 dev eth1; default dev ib0; 0.0.0.0/1 dev ib0
   ok, expected eth0 eth1
+a default route by InfiniBand says nothing of the uplink, even if there is no other
+  no-default-route | -default; default via 172.16.1.1 dev ib0
 of IPv6 default routes with one metric, that of the router with the higher preference is used
 + ipv6; link eth1 nic
   ok, expected eth1             | ::/0 via fe80::2 dev eth1 metric 1024 pref high   | fd96::/108
@@ -93,8 +95,10 @@ neighbours are in a network of the device itself
   ok        |                                 | 172.16.5.0/24 allow=eth0
 the bridge of a CNI leads to the pods of its own network, and to single ones
 + address 172.16.1.1/24 dev cni0
-  ok        | 172.16.1.128/25 dev cni0; link veth7 veth cni0; link tap7 tun cni0
+  ok        | 172.16.1.128/25 dev cni0; link veth7 veth cni0; link tap7 tun cni0; link a dummy cni0
   ok        | 172.16.2.7/32 dev cni0
+a bridge with a card as a port takes packets away if it is not a CNI's
+  overlap   | link br1 bridge; link eth1 nic br1; 172.16.5.0/24 dev br1
 a bridge's address in the network of the link, which every device has, says nothing of its pods
 + ipv6; -addresses; fd16::/64 dev cni0
   ok        | address fe80::1/64 dev cni0 | fd16::/56
@@ -122,6 +126,8 @@ pods of this node may be hidden by an uplink that is named as a pod's device, or
   overlap | rule to 172.16.5.0/24 prohibit
   overlap | -main; rule; default via 10.0.0.1 dev eth0 table 100
   overlap | 172.16.5.9/32 dev cali1 metric 9; 172.16.5.9/32 via 10.0.0.1 dev eth0 metric 5
+  overlap | link cni0 bridge; 172.16.6.0/24 dev cni0; rule; \
+blackhole 172.16.6.0/26 proto 80 table 100
 what Linux does not use, or only for some packets, leads to no pods and hides none
   ok        | 172.16.5.7/32 dev cali1 dead
   undecided | 172.16.5.7/32 dev cali1 tos 16
@@ -160,6 +166,8 @@ a refused range that begins with the address of Flannel's device is its own, unl
   overlap | blackhole 172.0.0.0/8 proto 3; address 172.0.0.0/8 dev flannel.1 \
 | 172.0.0.0/8 services=172.96.0.0/12
   overlap | blackhole 172.0.0.0/7 proto 3; address 172.0.0.0/7 dev flannel.1 | 172.0.0.0/7
+  ok      | blackhole 172.0.0.0/30 proto 3; address 172.0.0.0/30 dev flannel.1 | 172.0.0.0/30
+  overlap | blackhole 172.0.0.0/31 proto 3; address 172.0.0.0/31 dev flannel.1 | 172.0.0.0/31
   overlap | blackhole 172.0.0.0/8 proto 3; address 172.0.0.1/8 dev flannel.1; \
 address 172.0.0.0/8 dev eth1 | 172.0.0.0/8
   ok      | blackhole fd16::/48 proto 3; address fd16::/48 dev flannel.1     | fd16::/48

@@ -59,6 +59,9 @@ no default route is replaced by one, even with a better metric
 10.1.0.0/24 dev eth1 | 0.0.0.0/0 dev=eth0
 a provider's line is right, and has to be named all the same before a repair leads by it
   no-device | -default; link ppp0 ppp; default dev ppp0; 172.16.0.0/16 dev eth0
+no configuration can name every device
+  no-device | -default; link a~b nic; address 10.1.0.4/24 dev a~b; 172.16.0.0/16 dev ib0; \
+default via 10.1.0.1 dev a~b table 100; 10.1.0.0/24 dev a~b; rule pref 40000 lookup 100
 the host does not have the expected device
   no-gateway | | dev=eth9
 Linux refuses an IPv6 route with its own gateway inside, unless a longer one leads to the gateway

@@ -48,6 +48,8 @@ HOSTS = {
     "a rule that hides pods": f"{PODS}; 10.244.0.0/25 dev eth1 table 7; "
     "10.244.0.128/25 dev eth1; rule; default via 10.1.0.1 dev eth1 table 100",
     "a blackhole that hides pods": f"{PODS}; blackhole 10.244.0.0/25 proto 2",
+    "by a gateway, which hides pods": f"{PODS}; 10.244.0.0/26 via 10.1.0.1 dev eth0 proto ours; "
+    "10.244.0.64/26 via 10.1.0.1 dev eth0 proto 4; 10.244.0.128/26 dev eth0 proto 2",
     "two next hops": "link ib1 ib; "
     "172.16.5.0/24 proto 3 nexthop dev eth0 nexthop dev ib0 nexthop dev ib1",
     "no local rule": "rule pref 0 lookup 254; local 10.1.0.4/32 dev eth1 table 10; "
@@ -59,6 +61,7 @@ ASKED = {
     "what hides pods": "10.244.0.0/16",
     "a rule that hides pods": "10.244.0.0/16",
     "a blackhole that hides pods": "10.244.0.0/16",
+    "by a gateway, which hides pods": "10.244.0.0/16",
     "competing defaults": "172.16.0.0/16 fd16::/48",
     "equal defaults": "dev=eth0",
     "two networks in doubt": "172.16.0.0/16 10.96.0.0/12",

@@ -27,7 +27,7 @@ from tests.support.node import REPAIRED
 from tests.support.programs import completed, modules_loaded_by
 from tests.support.statuses import right
 from tests.support.tasks import CIDR
-from tests.support.topologies import with_docker
+from tests.support.topologies import vm_of, with_docker
 
 PROGRAM = [sys.executable, "-m", "hostrouting"]
 
@@ -75,7 +75,7 @@ def test_what_the_help_loads() -> None:
         ("render --config - --root /bin/sh", "--root: /bin/sh is not the folder of an image"),
         ("status ''", "hostrouting: UNIT is empty; name a unit\n"),
         ("apply --config x --wait nan", "not between 0 and 86400"),
-        ("apply --config x --wait 86401", "not between 0 and 86400"),
+        ("apply --config x --wait 86400 --confirm 86401", "argument --confirm: 86401 is not "),
     ],
 )
 def test_bad_usage(words: str, problem: str) -> None:
@@ -119,6 +119,12 @@ def test_a_device_that_is_typed() -> None:
     assert said.out.startswith("OK: every address of 172.16.0.0/16 leaves through ib0")
     said = say("check", CIDR, "--dev", "eth0", kernel=h200())
     assert f"  hostrouting repair {CIDR} --dev eth0 | hostrouting apply --config -" in said.lines
+    two_defaults = vm_of("default via 10.1.0.1 dev eth1 metric 100").to_json().encode()
+    said = say("repair", CIDR, "--snapshot", "-", stdin=two_defaults)
+    assert said.err.count("it is unclear whether") == 1
+    of_a_cni = vm_of("link cali1 veth; 172.16.7.0/26 via 10.1.0.9 dev eth1 proto 12")
+    said = say("check", CIDR, "--snapshot", "-", stdin=of_a_cni.to_json().encode())
+    assert said.out.count("--allow eth1") == 1, "with what Calico may know"
 
 
 @pytest.mark.parametrize("given", ["-", "/dev/fd/{}", "/proc/self/fd/{}", "{1}"])
@@ -145,8 +151,7 @@ def test_a_device_that_is_allowed() -> None:
     assert said.code == 0
     section = {"expectedCidrs": [CIDR, "172.17.0.0/16"], "expectedDevs": ["eth0"]}
     assert said.json == {"routeOverlap": section | {"allowedDevs": ["tun0", "docker0"]}}
-    remark = "with docker0 and tun0 allowed, nothing escapes: no route is added"
-    assert said.err == f"hostrouting: {remark}\n"
+    assert said.err.startswith("hostrouting: with this configuration, nothing escapes now")
 
 
 def test_two_failures_with_one_remedy() -> None:

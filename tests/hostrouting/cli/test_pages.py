@@ -290,11 +290,20 @@ def without_end(page: str) -> str:
     return re.sub(r"\n  mode (?:STRICT|WARN)\b(?s:.*)", "\n  …", page)
 
 
-@pytest.mark.parametrize("command", dict.fromkeys(name.partition(":")[0] for name in CASES))
+@pytest.mark.parametrize("command", [name for name in COMMANDS if "--json" in COMMANDS[name][1]])
 def test_pages_and_documents(
     command: str, tmp_path: Path, snapshot: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page, a document and one exit code; on standard error only remarks."""
     monkeypatch.setattr("hostrouting.cli.commands.clean.CleanStaleAzureVnet", azure.task)
     names = [name for name in CASES if name.startswith(f"{command}:")]
+    assert names, "each command with a document is shown"
     assert snapshot == "\n".join(pages(name, tmp_path) for name in names)
+
+
+def test_many_leftovers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page has some of them, and counts the others."""
+    monkeypatch.setattr("hostrouting.cli.commands.clean.CleanStaleAzureVnet", azure.task)
+    monkeypatch.setattr("hostrouting.lines.SHOWN", 1)
+    words, stdin = CLEAN.replace("FILE", "-"), json.dumps(AZURE).encode()
+    assert "more; --json shows all" in say(*words.split(), host=azure.host(), stdin=stdin).out

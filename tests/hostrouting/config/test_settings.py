@@ -17,6 +17,7 @@ from hostrouting.config import (
     HostRoutingConfig,
     RouteOverlapConfig,
     StaticRoute,
+    settings,
 )
 from hostrouting.config.settings import StaticRoutesConfig, gated_units
 from hostrouting.errors import ConfigError
@@ -46,15 +47,9 @@ def test_the_json_of_the_original() -> None:
         StaticRoute(IPv4Network("172.16.0.0/17"), IPv4Address("10.0.0.1"), "eth0", 50),
         StaticRoute(IPv4Network("172.16.128.0/17")),
     )
+    assert str(routes[0]) == "172.16.0.0/17 via 10.0.0.1 dev eth0 metric 50"
     overlap = RouteOverlapConfig((IPv4Network("172.16.0.0/16"),), "STRICT")
     assert config == HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=routes), overlap)
-
-
-def test_sections_beside_ours() -> None:
-    text = """{"hostRouting": {}, "staticRoutes": {}, "manageForeign": 1,
-        "gate": {"units": ["kubelet.service"]}, "guard": {"enabled": true, "own": 1}}"""
-    rule = "is beside hostRouting, where it would be ignored; move it into hostRouting"
-    assert faults(text) == [f"staticRoutes {rule}", f"manageForeign {rule}"]
 
 
 def test_keys_that_are_given_twice() -> None:
@@ -74,12 +69,16 @@ def test_keys_that_are_given_twice() -> None:
     assert faults(agents % ', "hostRouting": {}') == ["hostRouting: given more than once"]
 
 
-def test_an_agents_file_without_our_key() -> None:
-    """It would configure nothing, silently."""
+def test_an_agents_file() -> None:
+    """It has our key, or it would silently configure nothing; no section is beside the key."""
     _, _, last = faults('{"agent": {"listen": ":80"}, "static": {}}')
     assert last == "hostRouting: missing; an agent's own file has the configuration under this key"
     known = faults('{"agent": {"listen": ":80"}, "guard": {}}')
     assert [fault.partition(":")[0] for fault in known] == ["agent"]
+    text = """{"hostRouting": {}, "staticRoutes": {}, "manageForeign": 1,
+        "gate": {"units": ["kubelet.service"]}, "guard": {"enabled": true, "own": 1}}"""
+    rule = "is beside hostRouting, where it would be ignored; move it into hostRouting"
+    assert faults(text) == [f"staticRoutes {rule}", f"manageForeign {rule}"]
 
 
 @pytest.mark.parametrize("key", ["route_overlap", "ROUTEOVERLAP", "staticRoute"])
@@ -138,25 +137,29 @@ def test_faults_of_documents(row: list[str]) -> None:
     assert only.startswith(begin)
 
 
-def test_what_is_written() -> None:
-    """What has its default value is left out."""
+@text_rows("""
+StaticRoute | gateway=None dev=None metric=0
+StaticRoutesConfig | enabled=False routes=()
+RouteOverlapConfig | expected_cidrs=() mode=WARN undecided=warn expected_devs=() \
+allowed_devs=() service_cidrs=() intended_rules=()
+ProbeRewriteConfig | enabled=False interfaces=() link_local=fe80::1234:5678:9abc \
+global_address=2603:1062:0:1:fe80:1234:5678:9abc ensure_route=True
+AzureVnetCleanupConfig | protect=() uplinks=() dry_run=True
+GuardConfig | enabled=False
+HostRoutingConfig | azure_vnet_cleanup=None gate=None manage_foreign=leave
+""")
+def test_what_is_left_out(row: list[str]) -> None:
+    """A setting that is left out has the same value in every release, and is not written."""
+    name, values = row
+    usual = getattr(settings, name)._field_defaults.items()
+    shown = [f"{key}={value}" for key, value in usual if not hasattr(value, "_fields")]
+    assert shown == values.split()
     config = HostRoutingConfig(StaticRoutesConfig(enabled=True, routes=(static("10.0.0.0/8"),)))
     assert config.to_mapping() == ROUTES
 
 
-def test_units_that_wait_unless_named() -> None:
-    """Machines wait if a step or a check of service networks is there to wait for."""
-    guarded = HostRoutingConfig(
-        guard=GuardConfig(enabled=True), route_overlap=expect(service_cidrs=["10.0.0.0/8"])
-    )
-    assert gated_units(guarded) == ("systemd-nspawn@.service",)
-    assert gated_units(HostRoutingConfig(StaticRoutesConfig(enabled=True))) == ()
-    named = HostRoutingConfig(gate=GateConfig(("b.service", "a.service", "b.service")))
-    assert gated_units(named) == ("a.service", "b.service")
-
-
 def test_what_is_done() -> None:
-    """The route for replies to probes is one of the static routes; foreign routes need a file."""
+    """Replies to probes need a route, foreign routes a file; machines wait for a check."""
     probes = {"enabled": True, "interfaces": ["eth0"]}
     config = HostRoutingConfig.from_mapping({"probeRewrite": probes})
     assert config.parts == ("static_routes", "probe_rewrite")
@@ -164,6 +167,13 @@ def test_what_is_done() -> None:
     assert alone.parts == ("probe_rewrite",)
     asked = [alone, HostRoutingConfig(), HostRoutingConfig(manage_foreign="keep")]
     assert [each.asks_for_nothing for each in asked] == [False, True, False]
+    guarded = HostRoutingConfig(
+        guard=GuardConfig(enabled=True), route_overlap=expect(service_cidrs=["10.0.0.0/8"])
+    )
+    assert gated_units(guarded) == ("systemd-nspawn@.service",)
+    assert gated_units(HostRoutingConfig(StaticRoutesConfig(enabled=True))) == ()
+    named = HostRoutingConfig(gate=GateConfig(("b.service", "a.service", "b.service")))
+    assert gated_units(named) == ("a.service", "b.service")
 
 
 def test_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +197,7 @@ CONSTRUCT: Any = HostRoutingConfig
 
 
 def test_constructors_take_what_json_has() -> None:
-    """A section may be given as its JSON object; the paths of its faults start at the section."""
+    """A section may be a JSON object; what JSON cannot have is a fault with its path."""
     config = CONSTRUCT({"enabled": True, "routes": [{"destination": "10.0.0.0/8"}]}, gate=None)
     assert config.static_routes.routes == (static("10.0.0.0/8"),)
     assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301  our own bytes
@@ -198,10 +208,6 @@ def test_constructors_take_what_json_has() -> None:
         CONSTRUCT({"enabled": True, "routes": static("10.0.0.0/8")})
     with pytest.raises(ConfigError, match=r"^manageForeign: true is not one of leave, keep"):
         CONSTRUCT()._replace(manage_foreign=True)
-
-
-def test_a_key_that_is_not_a_text() -> None:
-    """A mapping made in Python can have values that JSON cannot; they are faults like any other."""
     no_json: dict[Any, object] = {1: 2, "manageForeign": {3}}
     with pytest.raises(ConfigError) as caught:
         HostRoutingConfig.from_mapping(no_json)
@@ -255,9 +261,8 @@ VALUES: dict[str, dict[str, list[Any]]] = {
     "staticRoutes.routes[0].destination": {
         "is not a network; write an address, a slash and a length": [
             *("10/8", "010.0.0.0/8", "10.0.0.0/08", "10.0.0.0/255.0.0.0", " 10.0.0.0/8", "fd00::/"),
-            *("10.0.0.0/\u0668", "fe80::1%eth0/64"),
+            *("10.0.0.0/\u0668", "fe80::1%eth0/64", "10.0.0.0/33", "fd00::/129"),
         ],
-        "has too long a prefix; the length is at most 32": ["10.0.0.0/33"],
         'has no prefix length; write "10.0.0.1/32" for that one address': ["10.0.0.1"],
         'has host bits set; write "172.16.0.0/16", or "172.16.5.4/32" for that one address': [
             "172.16.5.4/16"
@@ -370,6 +375,7 @@ def test_what_strict_refuses() -> None:
     wary = strict._replace(undecided="refuse", expected_cidrs=strict.service_cidrs)
     assert [wary.refuses(verdict) for verdict in verdicts] == [False, True, True, True]
     assert len(wary.cidrs) == 1, "it is judged once"
+    assert wary.effect == f"{strict.effect} or may escape"
 
 
 def test_a_guard_that_has_nothing_left_to_guard() -> None:

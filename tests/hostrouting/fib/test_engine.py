@@ -26,11 +26,13 @@ def test_a_lookup_is_a_naive_scan(node: tuple[int, Snapshot]) -> None:
 
 
 def test_the_first_and_the_last_address_of_a_block() -> None:
-    """Each is a cell if a rule or a route is for it alone."""
+    """Each is a cell if a rule or a route is for it alone. One of the other family is in none."""
     block = Prefix.parse("10.9.0.0/24")
     host = vm_of("10.9.0.255/32 dev eth1; rule to 10.9.0.0/32")
     first, _, last = Fib(host, 4).cells(block.first, block.last)
     assert (first, last) == ((block.first, block.first), (block.last, block.last))
+    with pytest.raises(ValueError, match="::1 is not an IPv4 address"):
+        Fib(plain_vm().snapshot(), 4).lookup("::1")
 
 
 @given(nodes(), st.sampled_from([0, 0x200, 0xCA6C]), st.integers(0, 1), st.data())
@@ -129,20 +131,11 @@ def test_what_becomes_of_packets(row: HostRow) -> None:
     assert str(plain) == str(plain.route or plain.rule or plain.kind)
 
 
-def test_an_address_of_the_other_family() -> None:
-    with pytest.raises(ValueError, match="::1 is not an IPv4 address"):
-        Fib(plain_vm().snapshot(), 4).lookup("::1")
-
-
 def test_a_rule_for_vrfs() -> None:
-    """It is passed over: plain packets are in no VRF. Of others, the first added one decides."""
+    """It is passed over: plain packets are in no VRF. They use tables of rules without a mark."""
     of_vrfs, blackhole = Rule(4, 9, "unreachable", l3mdev=True), Rule(4, 10, "blackhole")
     fib = Fib(vm_of("rule pref 10 to 8.0.0.0/8 prohibit"), 4).with_rules([of_vrfs, blackhole])
     assert fib.lookup("8.8.8.8").kind == "prohibit"
     assert fib.lookup("9.9.9.9") == Decision("blackhole", rule=blackhole)
-
-
-def test_tables_for_plain_packets() -> None:
-    """Those of all rules but the ones that need more than a destination."""
     host = vm_of("rule fwmark 1/1 lookup 7; rule not fwmark 1/1 lookup 8; rule not iif a lookup 9")
     assert Fib(host, 4).tables_for_plain == {8, 9, 253, 254, 255}

@@ -11,6 +11,7 @@ from hostrouting.errors import HostError, RequirementError
 from hostrouting.finding import Finding
 from hostrouting.gate.health import find_faults
 from hostrouting.gate.unit_gates import RELOAD, find_cancelled_gates, judge_gates
+from hostrouting.gate.unit_names import unused_instance
 from hostrouting.host.effects import effects_of
 from hostrouting.status import find_status
 from hostrouting.tasks.configure import Configure
@@ -80,7 +81,16 @@ def give_config_away(host: FakeHost) -> None:
     host.files.modes[LAYOUT.config_path] = 0o666
 
 
+def take_condition_away(host: FakeHost) -> None:
+    manager_of(host).properties[unused_instance(MACHINES)] = {"ExecCondition": ""}
+
+
 OPEN: dict[str, tuple[list[Change], str, bool]] = {
+    "a drop-in in a folder that is not looked at": (
+        [take_condition_away],
+        "another drop-in takes the ExecCondition= of the gate away",
+        False,
+    ),
     "no drop-in": ([lost(DROP_IN), reload], f"{DROP_IN} is missing", True),
     "a drop-in that was overwritten": (
         [loaded(DROP_IN, f"{HEADER}# hostrouting-gate\n")],
@@ -296,8 +306,14 @@ def test_a_broken_configuration(host: FakeHost) -> None:
 
 
 def test_a_reason_for_root(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that only root can read opens the gate, too; node/test_drop_in has what else does."""
+    """A file that only root can read opens the gate, too, but only in a folder of root's."""
     host.files.write(LAYOUT.opening_path, "a reason", mode=0o400)
+    host.files.links[LAYOUT.run_directory] = "/run/a"
+    assert [fault.name for fault in judge_gates(host, gated_units(WANTED))] == ["file"]
+    del host.files.links[LAYOUT.run_directory]
+    host.files.owners[LAYOUT.run_directory] = 1
+    assert [fault.name for fault in judge_gates(host, gated_units(WANTED))] == ["file"]
+    host.files.owners.clear()
     monkeypatch.setattr(FakeFiles, "read", Mock(side_effect=HostError("denied", what="file")))
     [fault] = faults(host)
     assert fault.sentence.endswith(": the reason is in the file, which only root can read")

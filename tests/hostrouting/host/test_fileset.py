@@ -54,7 +54,7 @@ def test_the_place_of_a_link(target: str) -> None:
     files.write(f"{path}s/file", "text")
     assert not is_ours(files, f"{path}s")
     files.link(CONFIG, target)
-    rule = "where a file of hostrouting has to be; move it away"
+    rule = "where a file of hostrouting has to be; move it away; "
     for file, kind in ((File(f"{path}s", target=UNIT), "directory"), (File(CONFIG), "link to")):
         assert re.match(f"{file.path} is a {kind}.*, {rule}", str(file.find_obstacle(files)))
 

@@ -97,6 +97,9 @@ def test_which_starts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     files.links["/usual"] = paths[0]
     monkeypatch.setattr(interpreter, "USUAL_PATH", "/usual")
     assert NodeInterpreter(files, is_image=False).find() == "/usual"
+    files.modes.clear()
+    files.owners["/usual"] = 1  # who can have the link lead elsewhere
+    assert NodeInterpreter(files, is_image=False).find() == "/usual"
 
 
 @pytest.mark.linux

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
-from unittest import mock
 
 import pytest
 from hypothesis import given, strategies as st
@@ -14,7 +13,6 @@ from hostrouting.host.effects import effects_of
 from hostrouting.install.plan import Plan
 from hostrouting.install.results import CheckResult
 from hostrouting.model.route import Route
-from hostrouting.tasks import task
 from hostrouting.tasks.configure import TASKS, Configure
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.tasks.static_routes import ConfigureStaticRoutes
@@ -281,12 +279,3 @@ def test_the_tasks_one_after_the_other() -> None:
     assert phases.undo(pipeline).ok
     assert host.files.texts == {}
     assert str(host.kernel) == before
-
-
-@pytest.mark.parametrize(("release", "is_older"), [("9.0.0", True), ("10.0.0", False)])
-def test_a_program_of_another_release(release: str, *, is_older: bool) -> None:
-    """If this release is older than the installed one, the plan says so."""
-    host = configured(WANTED)
-    host.files.programs[LAYOUT.program_path] = b'\n__version__ = "10.0.0rc9"\n'
-    with mock.patch.object(task, "__version__", release):
-        assert Configure(WANTED, host=host).plan().is_downgrade is is_older

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 
 import phases
-from hostrouting.boot.files import files_of
+from hostrouting.boot.files import wanted_files
 from hostrouting.boot.units import HEADER
 from hostrouting.config import HostRoutingConfig, ProbeRewriteConfig, StaticRoutesConfig
 from hostrouting.config.settings import MACHINES, GateConfig, GuardConfig, gated_units
@@ -134,7 +134,7 @@ def disk(host: FakeHost) -> dict[str, tuple[object, int]]:
 def files_by_path(config: HostRoutingConfig) -> dict[str, tuple[object, int]]:
     """The files of a configuration, as `disk` has them."""
     host = FakeHost()
-    for file in files_of(config, host.interpreter, python="/usr/bin/python3"):
+    for file in wanted_files(host, config):
         file.write(host.files)
     return disk(host)
 

@@ -3,7 +3,7 @@
 import errno
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -200,11 +200,14 @@ def test_what_the_passes_before_have_done() -> None:
     assert [str(change.route) for change in effects_of(caught.value).changes] == ours(host) != []
 
 
-@pytest.mark.parametrize(("seconds", "end"), [(12, 11.4), (600, 60)])
-def test_a_run_with_a_deadline(seconds: float, end: float) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "waits", "end"), [(12, {}, 11.4), (600, {}, 60), (600, {"wait": 20}, 20)]
+)
+def test_a_run_with_a_deadline(seconds: float, waits: dict[str, Any], end: float) -> None:
     """It ends the wait a little earlier; a later one changes nothing."""
-    task, ctx = Configure(config("10.9.0.0/16"), host=FakeHost(kernel=FakeKernel())), context()
-    words = f"gave up after {end:g} s: 10.9.0.0/16 needs an IPv4 default route"
+    host, ctx = FakeHost(kernel=FakeKernel()), context()
+    task = Configure(config("10.9.0.0/16"), host=host, **waits)
+    words = "10.9.0.0/16 needs an IPv4 default route"
     failure_of(phases.execute, phases.deadline(task, seconds), ctx, of=NotReady, match=words)
     assert ctx.clock.now() == pytest.approx(end, abs=0.1)
 

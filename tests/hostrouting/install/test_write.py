@@ -15,12 +15,7 @@ from hostrouting.tasks.configure import Configure, Remove
 from hostrouting.testing import FakeHost
 from tests.hostrouting.install.test_install import apply, node, possible
 from tests.support.examples import scaled
-from tests.support.tasks import (
-    LAYOUT,
-    WANTED,
-    manager_of,
-    run,
-)
+from tests.support.tasks import LAYOUT, WANTED, manager_of, run
 
 KUBELET = "kubelet.service"
 GATED = WANTED._replace(gate=GateConfig((KUBELET, "foo.service")))

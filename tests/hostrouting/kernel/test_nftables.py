@@ -73,6 +73,7 @@ def test_one_transaction(nft: Nftables) -> None:
 
 
 def test_what_is_run() -> None:
+    """An absent table is known by what nft prints, also in older versions."""
     programs = Programs(nft=Ended(0))
     nft = NftProgram(run=programs)
     nft.load("text\n")
@@ -81,10 +82,6 @@ def test_what_is_run() -> None:
         (("nft", "-f", "-"), "text\n"),
         (("nft", "--numeric", "--stateless", "list", "table", "ip6", "first"), ""),
     ]
-
-
-def test_a_table_that_is_absent() -> None:
-    """It is known by what nft prints, also in older versions."""
     printed = "<cmdline>:1:1-20: Error: Could not process rule: No such file or directory"
     assert NftProgram(run=Programs(nft=Ended(1, err=printed))).listing("first") is None
 

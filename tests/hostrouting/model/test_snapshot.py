@@ -60,23 +60,14 @@ def test_what_a_document_leaves_out(cls: Any, values: list[object]) -> None:
     assert [*map(repr, cls._field_defaults.values())] == [*map(repr, values)]
 
 
-def test_routes_that_are_added() -> None:
-    """They take the place of ours with their keys, and of no others."""
+def test_routes_of_a_snapshot() -> None:
+    """Added ones take the place of ours with their keys."""
     ours, added, *others = routes_of(
         "fd00::/8 dev a proto ours; fd00::/8 dev b proto ours; fd00::/8 dev c proto 4; fc00::/9 "
         "dev a proto ours; fd00::/8 tos 4 dev a proto ours; fd00::/8 from fd::/16 dev a proto ours"
     )
     there = Snapshot((), (), default_rules(6), (ours, *others))
     assert there.with_routes([added]).routes == (*others, added)
-
-
-def test_default_routes() -> None:
-    """Those of the family, in every table and of any type; not their halves."""
-    first, *others, last = routes_of(
-        "default dev a; 0.0.0.0/1 dev a; ::/0 dev a; blackhole 0.0.0.0/0 table 7"
-    )
-    there = Snapshot((), (), (), (first, *others, last))
-    assert there.default_routes(4) == [first, last]
 
 
 def test_the_network_of_an_address() -> None:

@@ -235,7 +235,9 @@ TO_SEE = "to see what to do, as root:"
 
 
 def test_something_else_than_the_program_or_the_interpreter(tmp_path: Path) -> None:
-    """It opens nothing, and the log has a command that works as it stands."""
+    """It opens nothing, and the log has a command that works as it stands. No service runs what
+    others than root could change.
+    """
     nodes: dict[str, SandboxedNode] = {}
     for number, change in enumerate(DAMAGES_OF_PROGRAM + DAMAGES_OF_PYTHON):
         nodes[change] = SandboxedNode(tmp_path / str(number))
@@ -254,6 +256,11 @@ def test_something_else_than_the_program_or_the_interpreter(tmp_path: Path) -> N
     [(command, node)] = by_command.items()
     assert re.match(r"/usr/bin/python3\.\d\d ", command)
     assert node.run("sh", "-c", command).stdout.startswith("DIFFERS: ")
+    forgeries = (FORGERY, FORGED_PYTHON)
+    forged = [node for change, node in nodes.items() if change.startswith(forgeries)]
+    for refused in run_on_each(forged, *service(ROUTES)):
+        assert refused.status == 99
+        assert "users other than root may be able to change /etc/hostrouting" in refused.stderr
 
 
 ALL_KILLED = "#!/bin/sh\nkill -KILL $$\n"
@@ -391,8 +398,8 @@ def test_a_signal(node: SandboxedNode, shell: tuple[str, ...], signal: str) -> N
     done = node.run("sh", "-c", script, "sh", *gate(shell))
     status, *log = done.stdout.splitlines()
     assert status == "255"
-    assert "SIGTERM ended this; " in log[-2]
-    assert log[-1] == f"<3>hostrouting: {UNIT} was refused: see the lines above"
+    assert "SIGTERM ended this; " in log[-3]
+    assert log[-2] == f"<3>hostrouting: {UNIT} was refused: see the lines above"
     assert "a signal ended the gate" not in done.stdout
 
 

@@ -232,7 +232,7 @@ def test_what_is_to_be_typed(name: str) -> None:
 
 
 def test_a_guard_whose_unit_is_lost() -> None:
-    """It is enabled all the same; and nobody knows whether it is, where config.json is broken."""
+    """It is enabled, unless config.json is broken. A fight ends with it, also if it was killed."""
     host = right_but(lost(LAYOUT.unit_path(LAYOUT.guard_unit)))()
     manager_of(host).states.clear()
     manager_of(host).boot()
@@ -240,10 +240,6 @@ def test_a_guard_whose_unit_is_lost() -> None:
     assert [unit.unit for unit in status.units] == [KUBELET]
     garble(host)
     assert [unit.unit for unit in find_status(host).units] == [KUBELET]
-
-
-def test_what_a_killed_guard_has_left() -> None:
-    """A fight ends with the guard, also if it could not take its file away."""
     host = right_but(end_guard, written(LAYOUT.fight_path, "412\nanother program\n"))()
     assert "fight" not in {finding.name for finding in find_status(host).findings}
 

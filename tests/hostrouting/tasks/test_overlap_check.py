@@ -9,7 +9,7 @@ from hostrouting.check.results import CheckReport
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import HostError, RouteOverlapError
 from hostrouting.host.effects import effects_of
-from hostrouting.model.route import Route
+from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, h200, plain_vm
 from hostrouting.testing.faults import FaultPoint
@@ -53,7 +53,8 @@ def test_what_is_not_wrong(mode: str, caplog: pytest.LogCaptureFixture) -> None:
     """It is logged in both modes, and is not in the error: no unit waits for it."""
     host = FakeHost(kernel=h200())
     host.kernel.add_link("eth1")
-    host.kernel.ip_route("add", Route.to("0.0.0.0/0", dev="eth1", metric=500))
+    ours = Route.to("0.0.0.0/0", dev="eth1", metric=500, protocol=OURS)  # no check deletes it
+    host.kernel.ip_route("add", ours)
     section = expect(CIDR, mode=mode)
     task = CheckRouteOverlap(HostRoutingConfig(route_overlap=section), host=host)
     report = phases.run(task, ctx=phases.Context(clock=FakeClock()))

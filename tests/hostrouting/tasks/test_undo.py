@@ -8,6 +8,7 @@ from hostrouting.errors import NotReady
 from hostrouting.install.installed import read_installed
 from hostrouting.install.results import CheckResult
 from hostrouting.tasks.configure import Configure
+from hostrouting.tasks.static_routes import ConfigureStaticRoutes
 from hostrouting.testing import FakeHost, FakeKernel, h200
 from tests.support.node import without_default
 from tests.support.recorder import StubTask
@@ -43,6 +44,17 @@ def test_before_the_first_of_two_runs() -> None:
     ctx = context()
     failure_of(phases.execute, phases.task("undo")(task.undo), ctx, of=NotReady)
     assert ctx.clock.now() == 0
+
+
+def test_a_guard_that_had_nothing_left_to_guard() -> None:
+    """It comes back with the section."""
+    guarded = FORMER._replace(guard=GuardConfig(enabled=True))
+    host = configured(guarded)
+    task = ConfigureStaticRoutes(NOTHING, host=host, allow_removal=True)
+    run(task)
+    assert read_installed(host) == NOTHING
+    undo(task)
+    assert read_installed(host) == guarded
 
 
 def test_a_gate_that_is_cancelled_since(caplog: pytest.LogCaptureFixture) -> None:

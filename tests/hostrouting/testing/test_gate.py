@@ -68,6 +68,7 @@ def test_what_else_refuses() -> None:
     host.files.texts[path] = host.files.texts[path].replace(UNIT, "other.service")
     assert f"the configuration does not gate {UNIT}" in start(host)
     host.files.texts.pop(path)
+    host.files.write(HostLayout.opening_path, "", mode=0o600)  # ignored: it has no reason
     assert f"hostrouting: {path} is missing" in start(host)
     host.files.write(HostLayout.opening_path, "incident 7\n", mode=0o600)
     assert start(host) == "", "the gate is open"

@@ -90,7 +90,7 @@ def test_what_the_files_of_a_unit_say() -> None:
 def test_a_pattern() -> None:
     """It matches the units that a test has given properties, and those that run or have failed."""
     manager = FakeManager(
-        properties={"m@a.service": {}},
+        properties={"m@a.service": {}, "m@e.service": {}},
         failing={"m@b.service": ("no certificate",)},
         states={"n@a.service": "active"},
     )
@@ -100,14 +100,14 @@ def test_a_pattern() -> None:
         manager.start("m@b", timeout=1)
     manager.stop("m@d")
     matching = shown(manager, "Id", "m@*.service")
-    assert matching == ["m@a.service", "m@b.service", "m@c.service"]
+    assert matching == [f"m@{name}.service" for name in "abce"]
 
 
 def test_a_unit_that_does_not_start() -> None:
     """It has failed; one that is masked, or whose template is, is as before."""
     masked = (f"{UNITS}/masked.service", f"{UNITS}/node@.service")
     manager = FakeManager(
-        failing={"a": "no certificate"},
+        failing={"a.service": ("no certificate",)},
         properties={"a.service": {"ActiveState": "inactive", "MainPID": "0"}},
         files=FakeFiles(links=dict.fromkeys(masked, "/dev/null")),
     )

@@ -140,16 +140,16 @@ def test_an_interrupt(backend: NetlinkBackend) -> None:
 
 
 def test_a_kernel_that_does_not_answer(namespace: Namespace) -> None:
-    """No answer in time is a timeout; for Linux, zeros would mean to wait for ever."""
-    began = time.monotonic()
+    """No answer in time is a timeout."""
+    in_a_microsecond = mock.patch(f"{Netlink.__module__}._TIMEOUT", struct.pack("=qq", 0, 1))
     with (
         namespace.inside(),
-        closing(NetlinkBackend(timeout=0)._open_netlink()) as netlink,
+        in_a_microsecond,
+        closing(Netlink()) as netlink,
         raises(BackendError, "timeout", match="the kernel did not answer in time"),
         kernel_errors("listen"),
     ):
         netlink.receive()
-    assert time.monotonic() - began < 25  # the default is 30
 
 
 def test_without_rights(backend: NetlinkBackend) -> None:
@@ -248,7 +248,7 @@ def test_attributes_that_end_nowhere() -> None:
 
 
 def test_a_question_that_the_kernel_does_not_understand() -> None:
-    """EINVAL means a blackhole; with words, it means that the question is wrong."""
+    """EINVAL means a blackhole; with words, a wrong question. A kernel may have no rules."""
     netlink, address = mock.Mock(), as_ip("192.0.2.1")
     netlink.dump.return_value = []
     refused = [KernelError(errno.EINVAL)]
@@ -259,11 +259,6 @@ def test_a_question_that_the_kernel_does_not_understand() -> None:
         with pytest.raises(KernelError, match=r"Invalid header|Cannot allocate memory"):
             lookup_routes(netlink, [address])
     assert AskedNames(netlink)[7] == "if7", "the device is gone"
-
-
-def test_a_kernel_without_rules() -> None:
-    """Linux can be built without them, also for IPv6 alone; any other refusal is an error."""
-    netlink = mock.Mock()
     netlink.dump.side_effect = KernelError(errno.EAFNOSUPPORT)
     assert list_rules(netlink, IPV6) == ()
     netlink.dump.side_effect = KernelError(errno.ENOMEM)
@@ -315,8 +310,6 @@ def test_more_reports_than_fit(namespace: Namespace, backend: NetlinkBackend) ->
         assert time.thread_time() - began < 0.15, "the watch sleeps"
         namespace.batch(["route add 9.0.0.0/8 via 10.0.0.1"])
         assert watch.wait(60)
-    with raises(BackendError, "unusable", match="this watch was closed"):
-        watch.wait(0)
 
 
 def test_a_flood_of_another_process(namespace: Namespace) -> None:
