@@ -129,9 +129,9 @@ def retry(
 ) -> WrappedTask[T]:
     """The task, tried up to `attempts` times; with None, until the deadline.
 
-    The first wait between attempts is `delay` seconds. Each further wait is twice as long, but at
-    most 30 s. Each wait is shortened at random, by at most the fraction `jitter`, so that a
-    thousand nodes do not all try again at the same moment.
+    The first wait between attempts is `delay` seconds, and each further one twice as long as the
+    one before; but none is longer than 30 s. Each wait is shortened at random, by at most the
+    fraction `jitter`, so that a thousand nodes do not all try again at the same moment.
 
     Before a deadline, a wait leaves enough time for another attempt: as much as the previous
     attempt took, and a second more. If there is not enough time, or the run was cancelled, the
@@ -146,7 +146,7 @@ def retry(
 
     def do(ctx: Context) -> T:
         # Try until the task succeeds, fails for good, or has no time for another attempt.
-        full_wait = delay
+        full_wait = min(delay, _LONGEST_FULL_WAIT)
         attempt = 1
         while True:
             began = ctx.clock.now()

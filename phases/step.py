@@ -106,7 +106,7 @@ class Step(Generic[T_co]):
     @property
     def exit_code(self) -> int:
         """The exit code for the program: 0 if the run is ok; that of TaskFailed after a failure;
-        128 + the signal if a signal cancelled the run; else 1.
+        128 + the signal if a signal came while the run was cancelled; else 1.
         """
         if self.ok:
             return 0

@@ -1,8 +1,7 @@
 """Whether addresses of an expected CIDR are lost on a host, which static routes repair that, and
 the report.
 
-Decisions are functions from values to values. Hosts are changed by `routes` and `tasks`, and `cli`
-prints.
+Decisions are functions from values to values. Only `marker` changes a host.
 """
 
 from hostrouting.check.check import check_kernel, check_snapshot

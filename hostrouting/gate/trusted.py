@@ -53,7 +53,7 @@ def find_untrusted(files: Files, *others: str) -> Iterator[Finding]:
             place,
             Remedy(
                 "let only root own and change it, then look at what others may have written there "
-                "(chown root, chmod go-w; `sed -i` writes a new file, because somebody may have "
+                "(chown root, chmod go-w; `sed -i` writes a file anew, because somebody may have "
                 "the old one open)",
                 command,
             ),

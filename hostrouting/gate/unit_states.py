@@ -142,7 +142,9 @@ def _state_with_remedy(manager: Manager, properties: Mapping[str, str]) -> UnitS
         "masked": Remedy(command=command_of(unmask, unit)),
         "fails": see_journal,  # systemd starts it again by itself
         "skipped": see_status,
-        "unknown": Remedy("if gate.units has a wrong name, correct it there"),
+        "unknown": Remedy(
+            "if the name is wrong, correct it (a machine's unit is systemd-nspawn@NAME.service)"
+        ),
         "waiting": see_journal,  # `systemctl status` would show the whole command of the gate
         "queued": see_journal._replace(words="to see which", command="systemctl list-jobs"),
         "stopped": see_status,

@@ -62,7 +62,7 @@ class InstallTask:
 
     def __attrs_post_init__(self) -> None:
         """Refuse what a run would notice only after its first change, or never: an `allow_removal`
-        such as "no", which would count as true, and a `wait` that is not a number.
+        such as "no", which would count as true, and a `wait` that is negative or nan.
         """
         name = type(self).__name__
         if self.allow_removal not in {True, False}:

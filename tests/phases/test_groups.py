@@ -136,7 +136,8 @@ def test_context_variables() -> None:
     assert variable.get() == "caller's"
 
 
-def test_waits_between_attempts() -> None:
+@pytest.mark.parametrize("delay", [1, 90])
+def test_waits_between_attempts(delay: float) -> None:
     """The wait grows up to its maximum, minus at most the jitter."""
     clock = FakeClock()
     moments: list[float] = []
@@ -147,11 +148,11 @@ def test_waits_between_attempts() -> None:
         if len(moments) < 100:
             raise OSError
 
-    task = phases.deadline(phases.retry(fails, attempts=None, delay=1, jitter=0.5), 9999)
+    task = phases.deadline(phases.retry(fails, attempts=None, delay=delay, jitter=0.5), 9999)
     assert phases.run(task, ctx=phases.Context(clock=clock)).attempts == 100
 
     waits = [later - earlier for earlier, later in itertools.pairwise(moments)]
-    full_waits = [1, 2, 4, 8, 16, *[30] * 94]
+    full_waits = [min(delay * 2**number, 30) for number in range(99)]
     for wait, full in zip(waits, full_waits, strict=True):
         assert full / 2 - 1e-6 <= wait <= full + 1e-6
     assert len(set(waits)) > 90

@@ -16,7 +16,7 @@ REMEDIES: dict[State, str] = {
     "masked": f"as root: systemctl unmask {UNIT}",
     "fails": SEE,
     "skipped": STATUS,
-    "unknown": "if gate.units has a wrong name, correct it there",
+    "unknown": "if the name is wrong, correct it (a machine's unit is systemd-nspawn@NAME.service)",
     "waiting": SEE,
     "queued": "to see which: systemctl list-jobs",
     "stopped": STATUS,

@@ -269,6 +269,8 @@ def test_the_tasks_one_after_the_other() -> None:
     pipeline = phases.serial(*tasks, name="routing")
     assert phases.plan(pipeline).ok
     assert not phases.plan(phases.serial(tasks[2], tasks[0])).ok, "the check comes too early"
+    other = Configure(config("10.77.0.0/16", cidrs=(CIDR,)), host=host)
+    assert not phases.plan(phases.serial(tasks[0], other)).ok, "it would delete the repair"
     assert host.files.texts == {}
     before = str(host.kernel)
     assert phases.run(pipeline).ok
