@@ -358,7 +358,9 @@ class RouteOverlapConfig(NamedTuple):
 
     @property
     def is_strict(self) -> bool:
-        """Whether no gated unit starts while an address of these CIDRs escapes."""
+        """Whether no gated unit starts while an address of these CIDRs escapes: while packets to it
+        do not leave through an expected device.
+        """
         return self.mode == "STRICT"
 
     @property

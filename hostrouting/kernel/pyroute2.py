@@ -100,7 +100,7 @@ class _HandleNetlink(Netlink):
         """The caller closes the handle."""
 
     def take_reports(self) -> bool:
-        return False
+        return False  # a handle has joined no group that sends reports
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
         """Send a request for each body, and yield the answers in this order: a message each, or the

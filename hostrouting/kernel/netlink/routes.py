@@ -230,7 +230,8 @@ def _without_destination(
     verb: Verb, family: int, length: int, others: tuple[Any, ...], index_of: Callable[[str], int]
 ) -> bytes:
     """The message for a route, but for its header and its destination; `others` are the fields of
-    the route after its prefix.
+    the route after its prefix. No index of a device is kept too long: each `change_routes` has an
+    `index_of` of its own.
     """
     route = Route(Prefix(family, 0, length), *others)
     problem = _why_not_sent(route)
