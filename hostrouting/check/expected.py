@@ -10,8 +10,8 @@ in doubt (they may not be the intended ones):
   tests/hosts: two-cards-with-one-metric, networkd-ra-by-two-nexthops.
 - The default route is a tunnel's. If a card has a default route, too, the tunnel's hides it: it is
   found first, so Linux does not use the card's. Then both are in doubt. A provider's line or a tap
-  is right if it is the only way out. tests/hosts: wg-quick-full-tunnel; pppoe, slirp-tap and
-  open-vswitch-netdev are right.
+  is right if it is the only way out. tests/hosts: wg-quick-full-tunnel; pppoe,
+  open-vswitch-netdev and slirp-tap-and-docker have only one.
 - A rule leads only root's packets to the default route, and those of others to another one.
   tests/hosts: second-card-for-root.
 

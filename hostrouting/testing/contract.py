@@ -177,6 +177,9 @@ _CHANGES: tuple[tuple[str, Verb, tuple[Route, ...]], ...] = (
     # A route with one next hop is not the one before it, which has a second one.
     ("done", "append", (_TWO_HOPS, _route("192.0.5.0/24"))),
     ("done", "delete", (_route("192.0.5.0/24"),)),
+    # A request may name more next hops than the route has.
+    ("done", "append", (_route("192.0.6.0/24"),)),
+    ("done", "delete", (_TWO_HOPS._replace(prefix=Prefix.parse("192.0.6.0/24")),)),
     # In IPv6, next hops come and go one by one, each with the protocol of who has added it.
     ("done", "append", (_THEIRS6, _OURS6, _ON_LINK6)),
     ("exists", "append", (_joined(_route6("2001:db8::3"), _OURS6), _ON_LINK6)),

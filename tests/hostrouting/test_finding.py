@@ -52,6 +52,7 @@ def test_many_things() -> None:
     texts = [str(number) for number in range(1_021)]
     more = "  ... and 1,001 more; --json shows all"
     assert [*indented("", texts[:20])] == [f"  {text}" for text in texts[:20]]
+    assert [*indented("", texts[:21])][-1] == more.replace("1,001", "1")
     assert [*indented("add ", texts)] == [*(f"  add {text}" for text in texts[:20]), more]
     findings = [Finding("unit", "note", text) for text in texts]
     assert [*finding_lines(findings)] == [*(f"UNIT: {text}" for text in texts[:20]), more]
