@@ -174,7 +174,7 @@ class _Request(dict[str, dict[str, int]]):
         self.data = b""
 
     def reset(self) -> None:
-        """Nothing was encoded yet."""
+        """pyroute2 calls this before `encode`, when nothing is packed yet. So there is no work."""
 
     def encode(self) -> None:
         header = self["header"]
