@@ -146,7 +146,8 @@ def _may_be_for_some_users(fib: Fib, default: Route) -> bool:
     for applied in fib.applied:
         # `_default_routes` has found the route by a rule without a `to`. Such a rule selects plain
         # packets to all addresses, or to none, so it is enough to try one address, such as 0.
-        if applied.rule.table == default.table and applied.selects_plain(0):
+        is_for_all = applied.rule.dst is None and applied.selects_plain(0)
+        if applied.rule.table == default.table and is_for_all:
             return "uidrange" in dict(applied.conditions)
     return False
 
