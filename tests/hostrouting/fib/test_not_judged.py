@@ -27,8 +27,6 @@ a route is named, and matters where it lies
   (for packets with tos 0x10) | 172.16.5.0/24 via 10.0.0.1 dev eth0 tos 16
   encap ip encap bpf (an encapsulation that may change \
 | 172.16.5.0/24 via 10.0.0.1 dev eth0 encap ip encap bpf
-  encap 99 (an encapsulation that may change the destination) \
-| 172.16.5.0/24 via 10.0.0.1 dev eth0 encap 99
   ok | 172.16.5.0/24 via 10.0.0.1 dev eth0 encap ip encap ip6 encap mpls
 an IPv6 route for packets from some sources hides the others to its prefix
   (for packets from fd00::/64) \

@@ -51,8 +51,7 @@ def test_strict(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_many_escapes(caplog: pytest.LogCaptureFixture) -> None:
     """The log has the first ones, and the result has all that the check has found."""
-    cidrs = [f"172.16.{number}.0/24" for number in range(0, 60, 2)]
-    result = checked(FakeHost(kernel=h200()), *cidrs)
+    result = checked(FakeHost(kernel=h200()), *(f"172.16.{n}.0/24" for n in range(0, 60, 2)))
     assert lines_of_tasks(caplog).count("OVERLAP:") == MOST_FINDINGS_SHOWN
     assert len(result.report.families[0].escapes) == 30
 
