@@ -187,6 +187,11 @@ fields_of: Callable[[Any], dict[str, _Field]] = lru_cache(None)(_make_fields)
 """For each key in JSON, in the order of the fields of a class: how its value is read."""
 
 
+@lru_cache(None)
+def _defaults_of(cls: Any) -> dict[str, Any]:
+    return {key: field.default for key, field in fields_of(cls).items()}
+
+
 def _read_member(reader: Reader, key: str, value: object, faults: list[Fault]) -> Any:
     """Read the value of a key, or of a place in a list ("[1]"). Return None if it is faulty, and
     add its faults to `faults`, with the key in front of their paths ("[1].gateway").
@@ -230,7 +235,7 @@ def _read_object(cls: Any, document: Any) -> Any:
         remedy = f"write {{...}} with any of the keys {', '.join(fields)}"
         raise ValueError("is not an object", remedy)  # noqa: TRY004  a fault of the input
     faults: list[Fault] = []
-    values = {key: field.default for key, field in fields.items()}
+    values = _defaults_of(cls).copy()
     repeated = getattr(document, "repeated", ())  # keys given more than once, noted by `parse`
     for key, value in document.items():
         if key in repeated:

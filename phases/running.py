@@ -50,8 +50,9 @@ def execute(task: Task[T], ctx: Context | None = None) -> T:
     """
     run = _Run(task, ctx)
     run.finish()
-    # Loop over a copy: while the main thread also waits for another run, our own handler still gets
-    # the signal that is raised here, and appends it to `run.signals`.
+    # Loop over a copy: if a task of another run of the main thread calls `execute`, our own handler
+    # is still set. It gets the signal that is raised here, and appends it to the list, which both
+    # runs share.
     for number in tuple(run.signals):
         signal.raise_signal(number)
     if run.error is not None:

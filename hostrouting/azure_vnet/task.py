@@ -115,7 +115,8 @@ class CleanStaleAzureVnet:
         addresses from fakes.
         """
         # Either the host, `ebtables` and `link_layer` all ask this machine's kernel, or none does.
-        # The host of an image has no kernel (None): `open_kernel` refuses it later.
+        # The host of an image has no kernel (None). With this machine's readers, it passes here:
+        # `open_kernel` refuses it later, with a better error.
         is_this_machine = self.host.backend in {None, Host.local().backend}
         for reader in (self.ebtables, self.link_layer):
             if isinstance(reader, (EbtablesProgram, KernelLinkLayer)) != is_this_machine:

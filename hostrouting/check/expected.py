@@ -10,8 +10,8 @@ in doubt (they may not be the intended ones):
   tests/hosts: two-cards-with-one-metric, networkd-ra-by-two-nexthops.
 - The default route is a tunnel's. If a card has a default route, too, the tunnel's hides it: it is
   found first, so Linux does not use the card's. Then both are in doubt. A provider's line or a tap
-  is right if it is the only way out. tests/hosts: wg-quick-full-tunnel; pppoe, slirp-tap and
-  open-vswitch-netdev are right.
+  is right if it is the only way out. tests/hosts: wg-quick-full-tunnel; pppoe,
+  open-vswitch-netdev and slirp-tap-and-docker have only one.
 - A rule leads only root's packets to the default route, and those of others to another one.
   tests/hosts: second-card-for-root.
 
@@ -146,7 +146,8 @@ def _may_be_for_some_users(fib: Fib, default: Route) -> bool:
     for applied in fib.applied:
         # `_default_routes` has found the route by a rule without a `to`. Such a rule selects plain
         # packets to all addresses, or to none, so it is enough to try one address, such as 0.
-        if applied.rule.table == default.table and applied.selects_plain(0):
+        is_for_all = applied.rule.dst is None and applied.selects_plain(0)
+        if applied.rule.table == default.table and is_for_all:
             return "uidrange" in dict(applied.conditions)
     return False
 

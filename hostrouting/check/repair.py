@@ -282,9 +282,10 @@ def _is_worth_proposing(judge: Judge, changes: Sequence[Change]) -> bool:
 
 def _priority_before(judge: Judge, parts: Sequence[Part]) -> int | None:
     """The priority at which a new rule comes just before the first rule by which packets to these
-    parts escape. Rules that look up main or local do not count. Rules that refuse packets do not
-    count, either, because refusal is what they are for. None if no rule counts, or if the new rule
-    would come before the rule for table local.
+    parts escape. Rules that look up main or local do not count, because routes in main are the
+    repair of what escapes there. Rules that refuse packets do not count, either, because refusal is
+    what they are for. None if no rule counts, or if the new rule would come before the rule for
+    table local.
     """
     priorities: list[int] = []
     for part in parts:

@@ -204,6 +204,7 @@ def _describe_repair(report: CheckReport) -> Iterator[Finding]:
     devs: dict[str, None] = {}
     for family in report.families:
         for escape in family.escapes:
+            # Routes mostly repair all of an escape or nothing, so its first address is enough.
             if escape.devs and family.why_unrepaired(escape.first) is None:
                 ranges[extent(family.family, escape.first, escape.last)] = None
                 devs |= dict.fromkeys(escape.devs)

@@ -358,7 +358,9 @@ class RouteOverlapConfig(NamedTuple):
 
     @property
     def is_strict(self) -> bool:
-        """Whether no gated unit starts while an address of these CIDRs escapes."""
+        """Whether no gated unit starts while an address of these CIDRs escapes: while packets to it
+        do not leave through an expected device.
+        """
         return self.mode == "STRICT"
 
     @property
@@ -549,7 +551,8 @@ class HostRoutingConfig(NamedTuple):
         """Whether a host needs no files of hostrouting for this configuration: no unit
         waits for the gate, and systemd-networkd is not told to keep routes that it does not know.
         """
-        # Without gated units, there are no `parts` either (`gated_units`), so they are not checked.
+        # If there are `parts` (routes, CIDRs or a probe rewrite), a unit is gated: a section `gate`
+        # must not be empty, and without one, machines are.
         return not gated_units(self) and self.manage_foreign != "keep"
 
     def replaced(self, names: Iterable[str], other: "HostRoutingConfig") -> "HostRoutingConfig":

@@ -47,7 +47,9 @@ user may write can have a link in it, and systemd mounts where the link leads. T
 only hides files: a gate that lacks config.json or the program refuses the unit, and one that does
 not see /run goes on without the lock.
 """
-_STATUS_OF_REFUSAL = "255"  # the exit status of a gate that refuses a start (`boot.units` says why)
+# The exit statuses of a gate that refuses a start (255; `boot.units` says why), or that systemd
+# cannot run (those from 200 on, of which systemd.exec(5) has a list).
+_STATUSES_OF_REFUSAL = r"\b(255|2[0-4]\d)\b"
 _BLANKS = " \t\r\v\f"  # what `[[:space:]]` means for the shell of the gate, in the C locale
 _FOLDERS = (
     "/usr/lib/systemd/system",
@@ -246,10 +248,11 @@ def _find_gate_fault(
         command_of("systemctl cat", name),
         needs_root=False,
     )
-    if _STATUS_OF_REFUSAL in properties["SuccessExitStatus"]:
+    if re.search(_STATUSES_OF_REFUSAL, properties["SuccessExitStatus"]):
         return _open_because(
             name,
-            f"it has SuccessExitStatus={_STATUS_OF_REFUSAL}, so a refusal counts as a success",
+            "its SuccessExitStatus= has 255, or one of 200 to 249, so a gate that refuses, or "
+            "cannot be run, counts as a success",
             take_line_out,
         )
     is_loaded = re.search(GATE_AS_SHOWN, properties["ExecCondition"])

@@ -109,7 +109,8 @@ def unit_states(
         for properties in manager.show(_PROPERTIES, instance_pattern(unit)):
             name = properties["Id"]
             # Nobody starts this instance. systemd has loaded it only because it was asked about
-            # this name when `unit_gates` needed the settings of the template.
+            # this name when `unit_gates` needed the settings of the template. (A unit that is no
+            # template is its own `unused_instance`, and stays.)
             if name == unused_instance(unit) != unit:
                 continue
             state = _state_with_remedy(manager, properties)

@@ -86,7 +86,9 @@ def _findings_for_operator(
             )
         # Only the operator knows which device is right, so there is a command for each.
         if finding.name == "default-routes" or finding.facts.get("reason") == "no-device":
-            # The devices of one family are enough: only those that are right for both count below.
+            # A finding of default routes has the devices that the default routes name. The other
+            # one has none, so the expected devices are offered. Those of the first family are
+            # enough, because only devices that are right for both count below.
             devs = finding.facts.get("candidates", report.families[0].expected_devs)
             for dev in reversed(devs):  # each turn puts its command in front of the others
                 # --dev counts for IPv4 and IPv6, so the device has to be right for both. Each

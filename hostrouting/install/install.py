@@ -234,8 +234,9 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
     ========================  ================================================
 
     Other conflicts let the run fail at its end: the files are there then, and the gate holds units
-    back until the conflict is solved. Addresses that escape, and a gate that another program
-    cancels, also fail the run only later: it looks for them when the files are there.
+    back until the conflict is solved. Two more things fail a run only later, because it looks for
+    them when the files are there: a gate that another program cancels, and expected addresses whose
+    packets do not leave through an expected device (the overlap check).
     """
     lacking = [
         finding
@@ -252,7 +253,7 @@ def require_possible(wanted: Wanted, plan: Plan) -> None:
     if wanted.former == HostRoutingConfig() or wanted.purpose == "undo":
         return
     former = wanted.former or HostRoutingConfig()  # None if it cannot be read
-    # The conflict of a route that is installed already is not new.
+    # The conflict of a route that the former configuration has is not new.
     former_keys = {route.key for route in former.static_routes.routes}
     if any(step.route.key not in former_keys for step in plan.routes.conflicts):
         plan.routes.require_no_conflict()  # raises all conflicts, not only the new one

@@ -35,13 +35,14 @@ def find_losses(
 
     Not a loss:
 
-    - a static route that another one replaces, because the run and each start of a gated unit
-      check the addresses;
-    - a CIDR that moves from serviceCidrs to expectedCidrs: it is still checked, but routes of a CNI
-      may now refuse its packets;
+    - a static route, as long as any is left, because the run and each start of a gated unit check
+      the addresses;
+    - a CIDR that moves from serviceCidrs to expectedCidrs: it is still checked, and only a route of
+      a CNI that refuses its packets is not a fault any more;
     - other devices or rules that are allowed, which only change how the host is judged;
     - `probeRewrite` and `manageForeign`;
-    - in WARN, the gate of machines, if it was there only by default (without a section `gate`).
+    - in WARN, the gate of systemd-nspawn@.service, if it was there only by default (without a
+      section `gate`).
     """
     old = installed.route_overlap
     new = config.route_overlap

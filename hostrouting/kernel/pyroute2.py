@@ -100,7 +100,7 @@ class _HandleNetlink(Netlink):
         """The caller closes the handle."""
 
     def take_reports(self) -> bool:
-        return False
+        return False  # a handle has joined no group that sends reports
 
     def ask(self, type_: int, bodies: Sequence[bytes]) -> Iterator[bytes | KernelError]:
         """Send a request for each body, and yield the answers in this order: a message each, or the
@@ -174,7 +174,7 @@ class _Request(dict[str, dict[str, int]]):
         self.data = b""
 
     def reset(self) -> None:
-        """Nothing was encoded yet."""
+        """pyroute2 calls this before `encode`, when nothing is packed yet. So there is no work."""
 
     def encode(self) -> None:
         header = self["header"]

@@ -128,7 +128,7 @@ class Prefix(_Block):
         inner = other if isinstance(other, Prefix) else Prefix.of(other)
         if inner.family != self.family or inner.length < self.length:
             return False
-        return self.first <= inner.first <= self.last
+        return 0 <= inner.first - self.first < self.size
 
     def overlaps(self, other: "Prefix") -> bool:
         """Whether the blocks have an address in common: then one contains the other."""

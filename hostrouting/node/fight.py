@@ -68,7 +68,7 @@ class Fight:
             f"another program takes away what the guard puts back: {self._repairs:,} times by now, "
             f"last: {repairs[0]}"
         )
-        with suppress(HostError):
+        with suppress(HostError):  # without the file, only `status` does not know of the fight
             self._files.write(HostLayout.fight_path, f"{self._repairs}\n{sentence}\n")
         # The repair with which a fight begins is logged at once. Later ones are logged only if the
         # last line is an hour old.
@@ -82,7 +82,7 @@ class Fight:
         undoes them. Without a fight, this does no harm.
         """
         self._repairs = 0
-        with suppress(HostError):
+        with suppress(HostError):  # a disk that cannot be written must not stop the guard
             self._files.remove(HostLayout.fight_path)
 
 

@@ -59,7 +59,8 @@ def apply_plan(
     except BaseException as stopped:
         # Roll back, then raise the error again. If the rollback above raised it, try once more.
         sentence = _undo(backend, routes_before, in_effect)
-        # It is printed after the traceback; Python 3.10 has no `add_note`.
+        # Python 3.11 and later print it after the traceback; `describe_failure` logs it. (Python
+        # 3.10 has no `add_note`.)
         vars(stopped).setdefault("__notes__", []).append(sentence)
         raise
     finally:

@@ -211,15 +211,17 @@ class Uplink:
         demands. A route of table main has to lead to the gateway through this device, and have no
         gateway itself. Our own routes do not count, because they may be deleted.
 
-        In IPv6, a more specific route with a gateway can hide that route of table main. This is not
-        checked here: Linux then refuses to add a route by this next hop.
+        In IPv6, a more specific route with a gateway can hide that route of table main; IPv4 passes
+        over routes with a gateway. This is not checked here: Linux then refuses to add a route by
+        this next hop.
         """
         gateway = hop.gateway
         return (
             gateway is None  # nothing has to be reached
             or hop.onlink  # Linux is told that the gateway is on the link
             or gateway in LINK_LOCAL  # such an address is on every link
-            # An IPv4 route by an IPv6 router (RTA_VIA): the routes below are only IPv4 ones.
+            # An IPv4 route by an IPv6 router (RTA_VIA) is not checked, because `self` has only the
+            # IPv4 routes.
             or gateway.version != self._family
             or any(self._routes_to_gateway(hop))
         )

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def status_lines(status: HostStatus) -> Iterator[str]:
-    """The whole page of `hostrouting status`. First comes the unit that was asked about, then a
-    headline: the worst that is wrong with the host. If the headline is about a unit, the reasons
-    and the remedy of this unit follow at once, and the list of units leaves it out.
+    """The whole page of `hostrouting status`. First come the units that were asked about, then a
+    headline: the worst that is wrong with the host. If the headline is the sentence of a unit, the
+    reasons and the remedy of this unit follow at once, and the list of units leaves it out.
     """
     for unit in status.asked:
         yield f"{unit.state.upper()}: {unit.sentence}"
@@ -38,7 +38,8 @@ def status_lines(status: HostStatus) -> Iterator[str]:
     for unit in units:
         if unit.sentence == headline:
             yield from _reasons_and_remedy(unit)
-    if status.wrong and status.wrong[0].name != "unit":  # a unit's remedy is on the page already
+    # The remedy of a unit is above: below the asked units, or below the headline.
+    if status.wrong and status.wrong[0].name != "unit":
         yield from remedy_lines(status.wrong[0].remedy)
     yield from _mode_lines(status)
     yield f"  hostrouting {version()}"

@@ -202,7 +202,8 @@ def _with_routing(
     if fight and fight.target in running:
         findings.append(fight)
     findings += _findings_of_units(status.units)
-    if plan is not None:
+    if plan:
+        # Not by `answers`: this lists the drop-ins, as `host_status` has done before without error.
         findings += _findings_of_plan(plan, host.files)
     findings += answers.findings
     command = "" if choices_of_operator or is_config_suspect else _what_to_type(plan, check)

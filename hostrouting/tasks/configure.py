@@ -62,10 +62,10 @@ class Remove:
 
     def plan(self, _ctx: phases.Context | None = None) -> Plan:
         """What would be removed; changes nothing."""
-        return self._configure().plan()
+        return self._as_configure().plan()
 
     def do(self, ctx: phases.Context) -> CheckResult | phases.Skip:
-        return self._configure().do(ctx)
+        return self._as_configure().do(ctx)
 
-    def _configure(self) -> Configure:
+    def _as_configure(self) -> Configure:
         return Configure(HostRoutingConfig(), host=self.host, allow_removal=True)

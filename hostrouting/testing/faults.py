@@ -103,10 +103,11 @@ class FaultyBackend(RouteBackend):
         after the nth are not tried.
         """
         fault: BackendError | KernelError
+        # `_change_one` makes an outcome of a KernelError, and of an error with a `route`.
         if isinstance(error, BackendError):
             fault = error
         elif point == "change":
-            fault = KernelError(error)  # `_change_one` makes an outcome of it
+            fault = KernelError(error)
         else:
             fault = BackendError(f"the kernel refused a {point}", errno=error)
         self._faults_at[point].fail(fault, nth=nth, done=done)

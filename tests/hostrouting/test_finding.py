@@ -23,6 +23,7 @@ def test_the_ways_out() -> None:
         "to see more: hostrouting status; or, wait; or, if nothing needs it, as root: "
         "ip link del a; or, as root: reboot"
     )
+    assert [*ALL_WAYS.ways()] == WAYS
     assert LOST.line == f"UNIT: it is lost; {remedy}"
     first, *others = (f"  {way}" for way in remedy.split("; or, "))
     assert [*finding_lines([LOST])] == ["UNIT: it is lost", first, *others]
@@ -41,8 +42,9 @@ def test_the_ways_out() -> None:
 def test_findings_with_one_way_out() -> None:
     """It stands below the last of those that follow each other."""
     first, second, third = (LOST._replace(sentence=sentence) for sentence in "abc")
-    lines = [*finding_lines([first, second, third._replace(remedy=Remedy("wait"))])]
-    assert lines[:2] == ["UNIT: a", "UNIT: b"]
+    other = LOST._replace(remedy=Remedy("look"))
+    lines = [*finding_lines([other, first, second, third._replace(remedy=Remedy("wait"))])]
+    assert lines[:4] == ["UNIT: it is lost", "  look", "UNIT: a", "UNIT: b"]
     assert lines[-2:] == ["UNIT: c", "  wait"]
     assert [*remedy_lines(WAYS[1], indent=4)] == ["    wait"]
 
@@ -52,6 +54,7 @@ def test_many_things() -> None:
     texts = [str(number) for number in range(1_021)]
     more = "  ... and 1,001 more; --json shows all"
     assert [*indented("", texts[:20])] == [f"  {text}" for text in texts[:20]]
+    assert [*indented("", texts[:21])][-1] == more.replace("1,001", "1")
     assert [*indented("add ", texts)] == [*(f"  add {text}" for text in texts[:20]), more]
     findings = [Finding("unit", "note", text) for text in texts]
     assert [*finding_lines(findings)] == [*(f"UNIT: {text}" for text in texts[:20]), more]

@@ -68,6 +68,7 @@ def test_a_plan(caplog: pytest.LogCaptureFixture) -> None:
     assert report.find("doomed").result == Plan("no gateway")
     assert phases.plan(tree, skip=["broken", "doomed"]).ok
     assert caplog.messages == []
+    assert phases.execute(phases.when(lambda _: False, routes, reason="x")) == phases.Skip("x")
 
 
 @pytest.mark.parametrize(("act", "verb"), [(phases.execute, "do"), (phases.undo, "undo")])

@@ -139,12 +139,15 @@ def open_gates(system: System) -> list[str]:
 
 
 [LINE] = re.findall(r"^ExecCondition=\+.*", DROP_IN_TEXT, re.MULTILINE)
+# With these, the command of the gate is too long for Linux, and that of the unit is not.
+LONG = "".join(f"Environment=V{number}={'x' * 69_840}\n" for number in range(30))
 OPENS = {
     RESET: True,
     f"{RESET}{LINE}\n": False,
     f"{RESET}{LINE.replace('=+', '=-+', 1)}\n": True,
     f"{RESET}ExecCondition=/bin/true hostrouting-gate %n\n": True,
     "[Service]\nSuccessExitStatus=3 255\n": True,
+    f"[Service]\nSuccessExitStatus=EXEC\n{LONG}": True,
     "[Service]\nExecCondition=/bin/true\nExecStartPre=\nSuccessExitStatus=3\n": False,
 }
 """By the text of somebody else's drop-in: whether it opens the gate."""

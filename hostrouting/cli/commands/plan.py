@@ -35,6 +35,8 @@ def plan_code(plan: Plan) -> int:
     would fail only because a route waits, or because of the verdict; else PROBLEM, as with `diff`,
     also if apply would succeed and change something.
     """
+    # `failures` are all reasons why apply would fail. `errors` are those but for the verdict, and
+    # for a route that waits, such as for its device.
     if plan.failures and not plan.errors:
         # If a route waits, there is no report. Otherwise, the verdict is the failure.
         return CANNOT_DECIDE if plan.report is None else CODE_OF_VERDICT[plan.report.verdict]

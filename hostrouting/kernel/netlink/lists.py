@@ -16,12 +16,12 @@ from functools import cache
 from hostrouting.kernel.netlink.numbers import RTM_GETROUTE
 from hostrouting.kernel.netlink.routes import ROUTE_ATTRIBUTES_AT, RTA_DST, decode, question_rtmsg
 from hostrouting.kernel.netlink.socket import ATTRIBUTE, NUMBER_ATTRIBUTE, Netlink
-from hostrouting.model.prefix import Prefix, width_of
+from hostrouting.model.prefix import Prefix, ip_at, width_of
 from hostrouting.model.route import OURS, Route
 
 _DST_AT = ROUTE_ATTRIBUTES_AT + NUMBER_ATTRIBUTE.size + ATTRIBUTE.size
 """Where the destination is in most messages: in the second attribute, behind the table."""
-_EVERYWHERE = [0]  # the borders of one range, which begins at 0 and does not end
+_EVERYWHERE = [b""]  # the borders of one range, which begins before all bytes and does not end
 
 
 def list_routes(
@@ -35,12 +35,12 @@ def list_routes(
     """
 
     @cache
-    def borders_near(length: int) -> list[int]:
+    def borders_near(length: int) -> list[bytes]:
         return _borders_of_overlapping(near or (), family, length)
 
     width = width_of(family) // 8
     dst_header = ATTRIBUTE.pack(ATTRIBUTE.size + width, RTA_DST)
-    kinds: dict[bytes, tuple[Route, list[int]]] = {}
+    kinds: dict[bytes, tuple[Route, list[bytes]]] = {}
     """For each kind of message: the route of the first one, and the borders of the ranges of the
     destinations to return. Messages of one kind have equal bytes except for the destination, so the
     prefix length is the same, too.
@@ -52,14 +52,15 @@ def list_routes(
             # To decode a message takes long, so only the first message of a kind is decoded. The
             # others become copies of its route, with another destination.
             kind = before + after
-            network = int.from_bytes(destination, "big")
             if kind in kinds:
                 first_route, borders = kinds[kind]
                 # The borders are a start, an end, a start and so on. If the destination is behind
                 # an odd number of borders, it is in a range.
-                if bisect_right(borders, network) % 2 == 1:
+                if bisect_right(borders, destination) % 2 == 1:
+                    network = int.from_bytes(destination, "big")
                     prefix = Prefix(family, network, first_route.prefix.length)
-                    routes.append(first_route._replace(prefix=prefix))
+                    # As `_replace` does, in half the time.
+                    routes.append(Route._make((prefix, *first_route[1:])))
                 continue
             route = decode(before + destination + after, names)
             routes.append(route)
@@ -92,11 +93,11 @@ def _may_be_left_out(route: Route) -> bool:
     return route.prefix.length > 1 and route.has_gateway and route.protocol != OURS
 
 
-def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int) -> list[int]:
+def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int) -> list[bytes]:
     """Return ranges of addresses: a prefix of this length overlaps one of the blocks if it begins
     in one of these ranges. The ranges are a flat list in ascending order, for bisect: the first
-    address of a range, the address after its last one, the first address of the next range, and so
-    on.
+    address of a range, a border after its last one, the first address of the next range, and so on.
+    They are bytes, as in a message, because to make a number of each destination takes longer.
     """
     ranges: set[Prefix] = set()
     for block in blocks:
@@ -105,11 +106,12 @@ def _borders_of_overlapping(blocks: Collection[Prefix], family: int, length: int
             # the range is the block. Of larger prefixes, only the one around the block overlaps it:
             # the range is this prefix.
             ranges.add(Prefix.around(family, block.first, min(length, block.length)))
-    borders: list[int] = []
+    borders: list[bytes] = []
     # Of two ranges that share addresses, one contains the other and is sorted before it, so the
     # second is left out.
     for range_ in sorted(ranges):
-        is_in_last_range = borders and range_.first < borders[-1]
+        first, last = range_.ip.packed, ip_at(family, range_.last).packed
+        is_in_last_range = borders and first < borders[-1]
         if not is_in_last_range:
-            borders += [range_.first, range_.last + 1]
+            borders += [first, last + b"\0"]  # the zero puts the border between `last` and the next
     return borders

@@ -16,7 +16,8 @@ attributes with numbers of their own (RTAX_…).
 import errno
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from hostrouting.kernel.base import Verb
 from hostrouting.kernel.netlink.numbers import (
@@ -38,7 +39,7 @@ from hostrouting.kernel.netlink.socket import (
     message,
     number_attribute,
 )
-from hostrouting.model.prefix import IPV4, IPV6, width_of
+from hostrouting.model.prefix import IPV4, IPV6, Prefix, width_of
 from hostrouting.model.route import PATHLESS, ROUTE_TYPES, NextHop, Preference, Route
 
 # The structures and numbers of the kernel's header linux/rtnetlink.h, by their names there.
@@ -218,18 +219,31 @@ def encode(verb: Verb, route: Route, index_of: Callable[[str], int], sequence: i
 
     KernelError if the route does not fit into a message (ERANGE), or a device does not exist.
     """
+    family, network, length = route.prefix
+    body = _without_destination(verb, family, length, route[1:], index_of)
+    body += attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
+    return message(*_VERBS[verb], body, sequence)
+
+
+@lru_cache(1)  # of thousands of routes, most differ from the one before only in their destination
+def _without_destination(
+    verb: Verb, family: int, length: int, others: tuple[Any, ...], index_of: Callable[[str], int]
+) -> bytes:
+    """The message for a route, but for its header and its destination; `others` are the fields of
+    the route after its prefix. No index of a device is kept too long: each `change_routes` has an
+    `index_of` of its own.
+    """
+    route = Route(Prefix(family, 0, length), *others)
     problem = _why_not_sent(route)
     if problem:
         raise KernelError(errno.ERANGE, problem)
     if route.nexthop_id is not None:
         route = route._replace(next_hops=())  # Linux refuses an object and next hops in one message
     try:
-        body = _packed_rtmsg(verb, route) + _packed_attributes(verb, route, index_of)
+        return _packed_rtmsg(verb, route) + _packed_attributes(verb, route, index_of)
     except struct.error as error:
         problem = f"a number does not fit into a message: {error}"
         raise KernelError(errno.ERANGE, problem) from error
-    type_, flags = _VERBS[verb]
-    return message(type_, flags, body, sequence)
 
 
 def _why_not_sent(route: Route) -> str:
@@ -271,11 +285,9 @@ def _packed_rtmsg(verb: Verb, route: Route) -> bytes:
 
 def _packed_attributes(verb: Verb, route: Route, index_of: Callable[[str], int]) -> bytes:
     """Pack the attributes of a request for this route. They have the fields that the fixed part
-    (`_packed_rtmsg`) lacks.
+    (`_packed_rtmsg`) lacks, except the destination.
     """
-    family, network, _ = route.prefix
-    attributes = attribute(RTA_DST, network.to_bytes(width_of(family) // 8, "big"))
-    attributes += _packed_next_hops(verb, route, index_of)
+    attributes = _packed_next_hops(verb, route, index_of)
     if route.nexthop_id is not None:
         attributes += number_attribute(_RTA_NH_ID, route.nexthop_id)
     if _needs_empty_gateway(verb, route):

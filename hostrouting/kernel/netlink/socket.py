@@ -171,7 +171,8 @@ def error_of(data: bytes, at: int = 0) -> KernelError:
     (negative_errno,) = _ERROR.unpack_from(data, at + HEADER.size)
     attributes_at = at + HEADER.size + _ERROR.size
     if type_ == _NLMSG_ERROR:
-        attributes_at += HEADER.size  # an acknowledgement repeats the header of the request here
+        # An acknowledgement repeats the request here, of which NETLINK_CAP_ACK leaves the header.
+        attributes_at += HEADER.size
     attributes = attributes_of(data[attributes_at : at + length])
     words = attributes.get(_NLMSGERR_ATTR_MSG, b"").rstrip(b"\0")
     return KernelError(-negative_errno, words.decode())

@@ -255,6 +255,7 @@ def test_findings(facts: dict[str, Any], wanted: str) -> None:
     _, findings = judged(**facts)
     told = [f"{finding.name} {finding.severity} {finding.target}" for finding in findings]
     assert " ".join(told) == wanted
+    assert all(finding.remedy for finding in findings if finding.severity == "warning")
 
 
 AZURE, CILIUM = (

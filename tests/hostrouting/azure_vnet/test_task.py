@@ -211,6 +211,8 @@ def test_what_cannot_be_deleted() -> None:
     effects = effects_of(error)
     assert (len(effects.operations), effects.files) == (11, (UNDO,))
     assert host.link_layer.neighbours[0] == theirs
+    host.faults.fail("change", errno.ENOBUFS)
+    assert str(failure_of(clean, host)).startswith("1 of 2 entries were deleted")
 
 
 def no_answer() -> BackendError:

@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 
 from hostrouting.check.check import check_kernel, check_snapshot, find_what_may_come
+from hostrouting.check.document import check_document
 from hostrouting.config.settings import HostRoutingConfig
 from hostrouting.errors import ConfigError
 from hostrouting.kernel.base import Answer
@@ -42,6 +43,8 @@ def test_the_verdict_is_that_of_the_worse_family() -> None:
     without_ipv6 = checked(vm_of(doubtful), CIDR, CIDR6)
     assert [family.verdict for family in without_ipv6.families] == ["undecided", "no-default-route"]
     assert without_ipv6.verdict == "no-default-route"
+    document = check_document(without_ipv6, mode="WARN", findings=())
+    assert document["expectedDevs"] == {"ipv4": ["eth0", "eth1"], "ipv6": []}
     doubtful = "::/0 via fe80::1 dev eth1 metric 1024"
     without_ipv4 = checked(vm_of(f"-default; ipv6; {doubtful}"), CIDR, CIDR6)
     assert [family.verdict for family in without_ipv4.families] == ["no-default-route", "undecided"]

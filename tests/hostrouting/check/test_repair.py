@@ -30,6 +30,9 @@ one of ours is replaced, whatever its metric
   fd44::/64 | ipv6; fd44::/64 dev ib0 metric 512 proto ours | fd44::/64
 a throw in table main ends its lookup
   172.16.0.0/17 172.16.128.0/17 | throw 172.16.0.0/16
+a route of ours makes way only for one that is needed
+  earlier-rule | link cni0 bridge; 172.16.0.0/16 dev cni0 proto ours metric 9; rule; \
+address 172.16.5.1/24 dev cni0; 172.16.0.0/16 via 10.0.0.1 dev eth0 table 100
 what the first rule for table main suppresses is used by the second one
   10.0.0.0/9 10.128.0.0/9 | 10.0.0.0/8 dev ib0; rule lookup 254 suppress 16 | 10.0.0.0/8
 no rule suppresses a refusal, but the longer route that hides it, which a later rule has
@@ -111,15 +114,11 @@ def test_a_repair_is_never_a_default_route() -> None:
     """A host without a default route in table main needs both of its halves."""
     of_eth1 = "10.1.0.0/24 dev eth1; address 10.1.0.4/24 dev eth1"
     by_rule = "default via 10.1.0.1 dev eth1 table 100"
-    report = checked(
-        vm_of(f"-default; -addresses; {by_rule}; {of_eth1}"), "0.0.0.0/0", expected_devs=["eth1"]
-    )
+    host = vm_of(f"-default; -addresses; {by_rule}; {of_eth1}")
+    report = checked(host, "0.0.0.0/0", expected_devs=["eth1"])
     assert report.node_ips == {4: as_ip("10.1.0.4")}
     assert {"0.0.0.0/1", "128.0.0.0/1"} <= set(destinations(report))
     assert StaticRoutesConfig(True, report.routes).enabled
-
-
-# The device and the gateway.
 
 
 def test_the_device_is_named_where_table_main_has_another_default_route() -> None:
@@ -139,10 +138,8 @@ def test_a_cni_that_starts_later_has_its_pods() -> None:
     kernel.add_address("eth0", "fd10::4/64")
     kernel.add_address("ib0", "fd16::10/32")
     kernel.ip_route("add", Route.to("::/0", dev="eth0", gateway="fd10::1", metric=1024))
-    for cidr, address in (
-        ("172.16.64.0/24", "172.16.64.1/24"),
-        ("fd16:0:1::/64", "fd16:0:1::1/64"),
-    ):
+    pods = {"172.16.64.0/24": "172.16.64.1/24", "fd16:0:1::/64": "fd16:0:1::1/64"}
+    for cidr, address in pods.items():
         [repair] = checked(kernel.snapshot(), cidr).resolved
         kernel.ip_route("add", repair)
         assert checked(kernel.snapshot(), cidr).verdict == "ok"

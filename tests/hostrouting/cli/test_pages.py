@@ -183,6 +183,7 @@ CASES: dict[
     "plan: a guard": (PLAN, applied(), WITH_GUARD),
     "apply: done": (APPLY, of(h200), REPAIRED),
     "apply: nothing to do": (APPLY, applied(), REPAIRED),
+    "apply: routes are back": (APPLY, right_but(lose_routes), GATED),
     "apply: a conflict": (APPLY, HOLDING, REPAIRED),
     "apply: an overlap is left, STRICT": (APPLY, of(h200), document()),
     "apply: a removal": (APPLY, applied(), document(*REPAIR, mode="WARN")),

@@ -104,7 +104,7 @@ OPEN: dict[str, tuple[list[Change], str, bool]] = {
     ),
     "a refusal that counts as a success": (
         [loaded(OVERRIDE, "[Service]\nSuccessExitStatus=1 255\n")],
-        "it has SuccessExitStatus=255",
+        "its SuccessExitStatus= has 255",
         False,
     ),
 }

@@ -87,8 +87,9 @@ def test_the_network_of_an_address() -> None:
 | rules[0].others[0]: a list is not of the right length
 {"rules": [{"family": 4, "priority": 1, "others": [["a", "b", "c"]]}]} \
 | rules[0].others[0]: a list is not of the right length
-{"addresses": [{"ip": "127.0.0.1", "length": 64, "dev": "lo"}]} \
-| addresses[0].length: 64 is more than the 32 bits of the address
+{"addresses": [{"ip": "127.0.0.1", "length": 33, "dev": "lo"}, \
+{"ip": "127.0.0.1", "length": 32, "dev": "lo"}]} \
+| addresses[0].length: 33 is more than the 32 bits of the address
 {"addresses": [{"ip": "fd00::1", "length": 64, "dev": "lo", "peer": "10.0.0.1"}]} \
 | addresses[0].length: 64 is more than the 32 bits of the address
 {"links": [{"name": "a\\nACTION: b", "index": 1}]} | links[0].name: "a\\nACTION: b" has a space or

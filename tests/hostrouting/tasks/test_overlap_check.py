@@ -13,6 +13,7 @@ from hostrouting.model.route import OURS, Route
 from hostrouting.tasks.overlap_check import CheckRouteOverlap
 from hostrouting.testing import FakeHost, h200, plain_vm
 from hostrouting.testing.faults import FaultPoint
+from hostrouting.upkeep.passes import MOST_FINDINGS_SHOWN
 from phases.testing import FakeClock
 from tests.support.mishaps import mishap_host
 from tests.support.node import DEFAULT, marker_of, without_default
@@ -46,6 +47,13 @@ def test_strict(caplog: pytest.LogCaptureFixture) -> None:
     assert [finding.name for finding in error.findings] == ["overlap", "action"]
     assert "OVERLAP" not in lines_of_tasks(caplog)
     assert {*effects_of(error).files} == paths_on(host) - {LAYOUT.detected_path}
+
+
+def test_many_escapes(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has the first ones, and the result has all that the check has found."""
+    result = checked(FakeHost(kernel=h200()), *(f"172.16.{n}.0/24" for n in range(0, 60, 2)))
+    assert lines_of_tasks(caplog).count("OVERLAP:") == MOST_FINDINGS_SHOWN
+    assert len(result.report.families[0].escapes) == 30
 
 
 @pytest.mark.parametrize("mode", ["WARN", "STRICT"])
