@@ -81,7 +81,8 @@ def parallel(
                         variables.copy().run(run_step, task, step, inside)
                     except BaseException as error:  # noqa: BLE001  raised in the caller's thread
                         stop(error)
-            finally:  # also if an error has a faulty __str__, so that `stop` raises
+            # Also if an error has a faulty __str__, so that `stop` raises: `errors` has it by then.
+            finally:
                 ended_threads.append(threading.current_thread())
                 ctx.clock.wake()
 

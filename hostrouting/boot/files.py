@@ -92,5 +92,7 @@ def _unit_files(unit: str) -> Iterator[File]:
 
 
 def render_config(config: HostRoutingConfig) -> str:
-    """The text of config.json: as a document of an agent has it, under the key hostRouting."""
+    """The text of config.json. The configuration is under the key hostRouting, as in the document
+    of an agent that has other sections, too, so that the same reader reads both.
+    """
     return json.dumps({"hostRouting": config.to_mapping()}, indent=2) + "\n"

@@ -5,6 +5,9 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
+# These are loaded now, although they are needed late: a run can delete the archive that has them.
+import hostrouting.kernel.netlink.watch
+import hostrouting.kernel.nftables  # noqa: F401
 import phases
 from hostrouting.cli.output import error_document, print_lines
 from hostrouting.finding import Finding

@@ -36,8 +36,9 @@ def not_judged(fib: Fib) -> Iterator[tuple[str, Prefix]]:
             if applied.to is not None and not applied.invert:
                 addresses = applied.to
             yield f"rule {rule}", addresses
-    # For IPv6, Linux looks up table main even after its rule was deleted, until some rule is added.
-    # If no rule but the one for table local is left, nothing shows whether a rule was added since.
+    # Until somebody adds the first IPv6 rule, Linux does not look at these rules: it looks up the
+    # tables local and main, even if their rules were deleted. A rule that is no default one shows
+    # that one was added. If only the rule for table local is left, nothing shows that.
     rule_for_local = default_rules(fib.family)[0]
     may_use_main_without_rule = {rule_for_local}.issuperset(fib.rules)
     has_routes = any(route.table == TABLE_MAIN for route in fib.routes)

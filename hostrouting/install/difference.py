@@ -62,8 +62,8 @@ def find_systemd_changes(
 ) -> Iterator[Operation]:
     """Yield what systemd has to do in a run, in the order of the run: stop the guard, reload, start
     or restart the guard. The reload is for files that an earlier run has changed and systemd has
-    not read, perhaps because that run was killed. What a run changes itself is not looked at here:
-    after that, it reloads systemd in any case.
+    not read, perhaps because that run was killed. It does not depend on what this run changes:
+    after its own changes, a run always reloads.
 
     `former` is what is installed, or None if it could not be read. Then nobody knows which units
     were gated, and systemd reloads in any case.

@@ -96,8 +96,8 @@ def _why_gate_cannot_run(host: Host, changes: FileChanges) -> Iterator[Finding]:
         # An image may still get a Python.
         yield missing_interpreter()._replace(severity="warning" if host.is_image else "error")
         return
-    # If the run writes the program, compiling it shows whether the interpreter can run it (in an
-    # image, it is not compiled). If the run keeps the installed program, that one is tried.
+    # If the run writes the program, compiling it shows whether the interpreter can run it. If the
+    # run keeps the installed program, that one is tried. (In an image, nothing is compiled or run.)
     for file in changes.writes:
         if isinstance(file, Program):
             try:

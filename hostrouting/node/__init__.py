@@ -65,8 +65,8 @@ def _require_python() -> None:
         "tail -1) /etc/hostrouting/hostrouting.pyz apply --config /etc/hostrouting/config.json\n"
     )
     os.write(2, line.encode())  # print would only fill a buffer, which _exit does not write
-    # The gate refuses the unit with any status but PASSED. The status REFUSED would mean that all
-    # has been said: then its shell would not say how to start units all the same.
+    # Not REFUSED: with that status, the gate's shell script says nothing more. With any other but
+    # PASSED, it also says how to start units without the gate.
     _exit(1)
 
 

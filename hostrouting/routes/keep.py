@@ -75,12 +75,15 @@ def keep_routes(
         done=done,
         raise_if_cancelled=raise_if_cancelled,
     )
-    plan.require_no_conflict()  # only now, because some routes are changed in spite of a conflict
+    # Only now, because some routes are changed in spite of a conflict. The route for replies is
+    # never among the conflicts or those that wait: then the plan has a finding instead of it.
+    plan.require_no_conflict()
     if plan.waiting:
         # The run does not wait any longer, so these are errors now.
         waits = with_severity("error", plan.wait_warnings)
         raise NotReady("; ".join(map(str, waits)), findings=waits)
     try:
+        # This is one request or two, so a cancellation need not end it halfway.
         apply_plan(reply_plan, backend, before=before, done=done)
     except ApplyError as error:
         plan = plan._replace(reply_findings=with_severity("warning", error.findings))

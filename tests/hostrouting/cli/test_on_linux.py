@@ -138,7 +138,7 @@ def test_from_nothing_to_the_proof(machine: Machine, repaired: str) -> None:
     machine.shell("mount -o remount,rw /etc")
     assert "To make this host right" in machine.hostrouting("status").stdout
 
-    assert machine.hostrouting("remove").returncode == 0
+    assert machine.run(LAYOUT.program_path, "remove").returncode == 0, "it deletes itself first"
     assert machine.routes(4) == routes_before
     assert machine.shell("find /etc -type f") == files_before
     assert machine.shell("find /run -type f").split() == [HostLayout.lock_path]
